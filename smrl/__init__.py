@@ -1,0 +1,1 @@
+"""smrl: sample-efficient off-policy reinforcement learning by sample multiple reuse."""

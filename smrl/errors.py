@@ -1,0 +1,19 @@
+"""The one exception for what a user can put right."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class SmrlError(Exception):
+    """One sentence that says what is wrong and what to do; the command line exits with code 2."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A closing ``; did you mean …?`` for the known word most like this one, or nothing.
+
+    >>> nearest("sca", ["sac", "td3"])
+    '; did you mean sac?'
+    """
+    by_lower_case = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), by_lower_case, n=1, cutoff=0.5)
+    return f"; did you mean {by_lower_case[close[0]]}?" if close else ""

@@ -1,0 +1,42 @@
+"""Parameters with their optimiser, and one gradient step on them."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import optax
+
+from smrl.types import Array, Metrics, Params
+
+
+class Trained(NamedTuple):
+    """Parameters and the optimiser's memory of them."""
+
+    params: Params
+    optimiser: optax.OptState
+
+
+def adam(learning_rate: float) -> optax.GradientTransformation:
+    """Adam as PyTorch has it by default: β = (0.9, 0.999), ε = 1e-8."""
+    return optax.adam(learning_rate)
+
+
+def start(params: Params, optimiser: optax.GradientTransformation) -> Trained:
+    """Parameters before their first step."""
+    return Trained(params, optimiser.init(params))
+
+
+def descend(
+    trained: Trained,
+    loss: Callable[[Params], tuple[Array, Metrics]],
+    optimiser: optax.GradientTransformation,
+) -> tuple[Trained, Metrics]:
+    """One step down the gradient of ``loss(params) → value, metrics``."""
+    gradient, metrics = jax.grad(loss, has_aux=True)(trained.params)
+    change, memory = optimiser.update(gradient, trained.optimiser, trained.params)
+    return Trained(optax.apply_updates(trained.params, change), memory), metrics
+
+
+def squared_error(q: Array, y: Array) -> Array:
+    """Σ_i mean (Q_i − y)²: the mean over the batch, the sum over an ensemble's leading axis; no ½."""
+    return ((q - y) ** 2).mean(axis=-1).sum()

@@ -1,0 +1,25 @@
+"""What a critic is regressed to: the target rules of the paper, each next to its equation."""
+
+import jax
+
+from smrl.types import Array, Params, Transition
+
+
+def bellman(batch: Transition, next_value: Array) -> Array:
+    """y = r + γⁿ (1 − d) V(s′), a constant for the gradient."""
+    return jax.lax.stop_gradient(batch.reward + batch.discount * next_value)
+
+
+def clipped_double(next_q: Array) -> Array:
+    """V(s′) = min_i Q′_i(s′, a′): TD3's clipped double Q-learning; members lead."""
+    return next_q.min(axis=0)
+
+
+def soft_clipped_double(next_q: Array, log_prob: Array, alpha: Array) -> Array:
+    """V(s′) = min_i Q′_i(s′, a′) − α log π(a′|s′): SAC."""
+    return clipped_double(next_q) - alpha * log_prob
+
+
+def soft_update(target: Params, online: Params, tau: float) -> Params:
+    """θ′ ← τ θ + (1 − τ) θ′."""
+    return jax.tree.map(lambda old, new: tau * new + (1 - tau) * old, target, online)

@@ -65,7 +65,8 @@ def sac(config: SAC, spec: Spec) -> Algorithm[State]:
         )
 
     def sample(params: Params, obs: Array | np.ndarray, key: Key) -> tuple[Array, Array]:
-        return sample_tanh_gaussian(*actor.apply(params, obs), key)
+        mean, log_std = actor.apply(params, obs)
+        return sample_tanh_gaussian(mean, log_std, key)
 
     def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
         target_key, actor_key = jax.random.split(key)

@@ -17,3 +17,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
     by_lower_case = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), by_lower_case, n=1, cutoff=0.5)
     return f"; did you mean {by_lower_case[close[0]]}?" if close else ""
+
+
+def require(condition: bool, sentence: str) -> None:
+    """Raise the sentence unless the condition holds."""
+    if not condition:
+        raise SmrlError(sentence)

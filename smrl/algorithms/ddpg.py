@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from smrl import gradients, targets
+from smrl.algorithms.checks import check_hyperparameters
 from smrl.algorithms.exploration import gaussian_noise
 from smrl.gradients import Trained
 from smrl.networks import Critic, DeterministicActor
@@ -28,6 +29,9 @@ class DDPG:
     critic_learning_rate: float = 3e-4
     tau: float = 0.005
     exploration_noise: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_hyperparameters(self)
 
 
 class State(NamedTuple):

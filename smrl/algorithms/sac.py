@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from smrl import gradients, targets
+from smrl.algorithms.checks import check_hyperparameters
 from smrl.algorithms.exploration import gaussian_noise
 from smrl.gradients import Trained
 from smrl.networks import Critic, GaussianActor, ensemble, sample_tanh_gaussian
@@ -33,6 +34,9 @@ class SAC:
     target_entropy: float | None = None  # None: minus the number of action dimensions
     exploration: Literal["sample", "mean-plus-noise"] = "sample"  # the latter is the authors' code
     exploration_noise: float = 0.1  # of mean-plus-noise
+
+    def __post_init__(self) -> None:
+        check_hyperparameters(self)
 
 
 class State(NamedTuple):

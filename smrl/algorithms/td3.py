@@ -16,7 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from smrl import gradients, targets
+from smrl.algorithms.checks import check_hyperparameters
 from smrl.algorithms.exploration import gaussian_noise
+from smrl.errors import require
 from smrl.gradients import Trained
 from smrl.networks import Critic, DeterministicActor, ensemble
 from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Tick, Transition
@@ -35,6 +37,10 @@ class TD3:
     target_noise: float = 0.2
     noise_clip: float = 0.5
     delay: int = 2
+
+    def __post_init__(self) -> None:
+        check_hyperparameters(self)
+        require(self.delay >= 1, f"delay must be at least 1, not {self.delay}.")
 
 
 class State(NamedTuple):

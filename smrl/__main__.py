@@ -1,0 +1,5 @@
+"""`python -m smrl` is `smrl`."""
+
+from smrl.cli import main
+
+main()

@@ -1,0 +1,22 @@
+"""What can be trained on without writing an environment."""
+
+import gymnasium
+
+FAMILIES = {"Gym MuJoCo": "gymnasium.envs.mujoco.", "classic control": "gymnasium.envs.classic_control."}
+DISCRETE = ("Acrobot", "CartPole", "MountainCar-", "phys2d")
+OLDEST_MUJOCO = 4  # earlier versions need a simulator of their own, and Gymnasium only says so
+
+
+def families() -> dict[str, str]:
+    """Ids with continuous actions by family, and how to name any other."""
+    found = {title: ", ".join(_ids(module)) for title, module in FAMILIES.items()}
+    return found | {"your own": "any Gymnasium id, or module:id; smrl check-env tells whether it is fit"}
+
+
+def _ids(module: str) -> list[str]:
+    specs = [spec for spec in gymnasium.registry.values() if str(spec.entry_point).startswith(module)]
+    return sorted(
+        spec.id
+        for spec in specs
+        if not spec.id.startswith(DISCRETE) and ("mujoco" not in module or (spec.version or 0) >= OLDEST_MUJOCO)
+    )

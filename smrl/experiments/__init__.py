@@ -1,0 +1,1 @@
+"""What to run: presets, and many runs at once."""

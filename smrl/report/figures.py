@@ -1,0 +1,101 @@
+"""Learning curves as a PNG, drawn without pyplot and its global state."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+from smrl.report.records import Record
+from smrl.report.statistics import Curve, curves
+from smrl.report.text import label
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart, without the faint yellow
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+DASHES = ("-", "--", ":", "-.")  # the next one where the colours begin again
+INK, GREY, FAINT = "#333333", "#6E6E6E", "#E6E6E6"
+
+
+def learning_curves(records: Sequence[Record], path: Path, threshold: float | None = None) -> Path:
+    """Draw a panel per env and a line per algorithm and reuse: mean over seeds, band of one standard deviation."""
+    found = curves(records)
+    envs = list(dict.fromkeys(curve.env for curve in found))
+    names = list(dict.fromkeys(label(curve.algorithm, curve.reuse) for curve in found))
+    rows = -(-len(envs) // 3)
+    columns = -(-len(envs) // rows)
+    size = (6.4, 4.4) if len(envs) == 1 else (3.9 * columns, 3.1 * rows + 0.7)
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    for index, env in enumerate(envs):
+        axes = figure.add_subplot(rows, columns, index + 1)
+        for curve in (curve for curve in found if curve.env == env):
+            name = label(curve.algorithm, curve.reuse)
+            _draw(axes, curve, name, names.index(name))
+        if threshold is not None:
+            text = f"return {threshold:,g}".replace("-", "−")
+            axes.axhline(threshold, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2, zorder=1, label=text)
+        _tidy(axes, env)
+        if index + columns >= len(envs):
+            axes.set_xlabel("environment steps", color=INK)
+        if index % columns == 0:
+            axes.set_ylabel(_return_label(records, " " if len(envs) == 1 else "\n"), color=INK)
+    _legend(figure, several=any(len(curve.records) > 1 for curve in found))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, format="png")
+    return path
+
+
+def _draw(axes: Axes, curve: Curve, name: str, index: int) -> None:
+    colour = COLOURS[index % len(COLOURS)]
+    dash = DASHES[index // len(COLOURS) % len(DASHES)]
+    if len(curve.records) > 1:
+        low, high = curve.mean - curve.sd, curve.mean + curve.sd
+        axes.fill_between(curve.steps, low, high, color=colour, alpha=0.15, linewidth=0)
+        for record in curve.records:
+            axes.plot(record.steps, record.returns, color=colour, alpha=0.3, linewidth=0.8)
+    marker = "o" if len(curve.steps) == 1 else ""  # a line of one point would not be seen
+    axes.plot(curve.steps, curve.mean, dash, marker=marker, color=colour, linewidth=2, label=name)
+
+
+def _tidy(axes: Axes, env: str) -> None:
+    axes.set_title(env, loc="left", fontsize=11, fontweight="bold", color=INK)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(INK)
+    axes.grid(axis="y", color=FAINT, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="x", colors=INK, labelsize=9)
+    axes.tick_params(axis="y", colors=INK, labelsize=9, length=0)
+    axes.margins(x=0)
+    axes.set_xlim(left=0)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+
+
+def _legend(figure: Figure, several: bool) -> None:
+    lines = {str(line.get_label()): line for axes in figure.axes for line in axes.lines}
+    shown = {name: line for name, line in lines.items() if not name.startswith("_")}
+    inches = 0.7 + 0.085 * max(len(name) for name in shown)  # the room that the longest entry takes
+    legend = figure.legend(
+        list(shown.values()),
+        list(shown),
+        loc="outside lower center",
+        ncols=max(1, min(len(shown), 3, int(figure.get_figwidth() / inches))),
+        frameon=False,
+        borderpad=0,
+        labelcolor=INK,
+    )
+    if several:
+        legend.set_title("bold: mean over seeds, band: standard deviation, thin: each seed")
+        legend.get_title().set(color=GREY, fontsize=8.5)
+
+
+def _return_label(records: Sequence[Record], space: str) -> str:
+    counts = {record.episodes for record in records}
+    if len(counts) > 1:
+        return f"return{space}(mean of the evaluation episodes)"
+    count = counts.pop()
+    return (
+        f"return{space}(1 evaluation episode)" if count == 1 else f"return{space}(mean of {count} evaluation episodes)"
+    )

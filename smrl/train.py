@@ -1,0 +1,278 @@
+"""Training: act, remember, learn, evaluate, save.
+
+env ──transition──▶ replay ──rounds × batch──▶ reuse(update, M) ──state──▶ policy ──action──▶ env
+"""
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+
+from smrl import algorithms, checkpoint, envs, threads
+from smrl.checkpoint import Saved
+from smrl.envs.environment import Environment, EnvironmentFault
+from smrl.errors import SmrlError
+from smrl.evaluate import Evaluator
+from smrl.experiment import Experiment, design
+from smrl.interruption import Interrupted, Interruption
+from smrl.logs import CsvLog, Curves
+from smrl.progress import REFRESH_SECONDS, Board, Meter
+from smrl.randomness import Purpose, at, environment_seed, generator, key
+from smrl.replay import Replay
+from smrl.reuse import learner
+from smrl.run import Run
+from smrl.rundir import RunDirectory
+from smrl.session import Session
+
+METRICS_EVERY = 10  # learning steps: reading the losses back every time would cost more than it tells
+
+
+@dataclass
+class Episode:
+    """The episode that is being played, with what it takes to play it again."""
+
+    number: int
+    seed: int
+    obs: np.ndarray
+    actions: list[np.ndarray]
+    total: float = 0.0
+
+
+def train(
+    algorithm: str, env: str | Callable[[], gymnasium.Env[Any, Any]], *, preset: str = "paper", **settings: Any
+) -> Run:
+    """Train, or continue where an earlier call was interrupted; a finished run is left alone.
+
+    >>> run = train("sac", "Hopper-v4", reuse=10, steps=300_000, seed=0)          # doctest: +SKIP
+    >>> run.policy(obs)                                                           # doctest: +SKIP
+    """
+    outer = {name: settings.pop(name) for name in Session.__dataclass_fields__ if name in settings}
+    session = Session(**outer | {"runs": Path(outer.get("runs", "runs"))})
+    name = env if isinstance(env, str) else f"{env.__module__}.{env.__qualname__}"
+    experiment = design(algorithm, name, preset, **settings)
+    with Board(session.quiet) as board:
+        meter = board.meter(experiment.title, experiment.steps)
+        return carry_out(experiment, session, partial(envs.make, env), meter)
+
+
+def carry_out(experiment: Experiment[Any], session: Session, make_env: Callable[[], Environment], meter: Meter) -> Run:
+    """Train an experiment in its run directory."""
+    directory = RunDirectory.of(experiment, session.runs)
+    env = make_env()
+    with directory.locked(), Interruption() as interruption:
+        recorded = directory.read_config()["threads"] if directory.config.exists() else None
+        threads.use(session.threads or recorded or threads.in_force())
+        if recorded and threads.in_force() != recorded:
+            raise SmrlError(
+                f"{directory.path} was begun with {recorded} thread(s), and its last bits depend on that; "
+                "leave --threads out to continue it."
+            )
+        directory.claim(experiment, env, threads.in_force())
+        before = checkpoint.load(directory.checkpoint, meter.say)
+        if before and before.step >= experiment.steps:
+            meter.say(f"finished already, {before.step:,} steps; see {directory.path}")
+            return Run(directory.path)
+        trainer = Trainer(experiment, session, directory, env, make_env, meter)
+        try:
+            trainer.begin()
+            while trainer.step < experiment.steps and interruption.signal is None:
+                trainer.advance()
+        except EnvironmentFault as fault:
+            trainer.save()
+            raise SmrlError(
+                f"at step {trainer.step + 1:,}: {fault}; all before it is saved in {directory.path}."
+            ) from fault
+        else:
+            trainer.save()
+        finally:
+            trainer.close()
+        if interruption.signal is not None:
+            raise Interrupted(
+                interruption.signal,
+                f"stopped by {signal.Signals(interruption.signal).name} at step {trainer.step:,} and saved; "
+                "the same command continues it.",
+            )
+    return Run(directory.path)
+
+
+class Trainer:
+    """One run in flight."""
+
+    def __init__(
+        self,
+        experiment: Experiment[Any],
+        session: Session,
+        directory: RunDirectory,
+        env: Environment,
+        make_env: Callable[[], Environment],
+        meter: Meter,
+    ) -> None:
+        self.experiment, self.session, self.directory = experiment, session, directory
+        self.env, self.make_env, self.meter = env, make_env, meter
+        self.algorithm = algorithms.find(experiment.algorithm).make(experiment.hyper, env.spec)
+        self.replay = Replay(experiment.capacity, env.spec, experiment.gamma, experiment.n_step)
+        self.evaluator: Evaluator | None = None
+        self.training: CsvLog | None = None
+        self.metrics: list[dict[str, jax.Array]] = []
+        self.training_returns: list[float] = []
+
+        seed = experiment.seed
+        explore_key, learn_key = key(seed, Purpose.EXPLORE), key(seed, Purpose.LEARN)
+        explore, learn = self.algorithm.explore, learner(self.algorithm, experiment.reuse)
+        self._init = jax.jit(self.algorithm.init)
+        self._exploit = jax.jit(self.algorithm.exploit)
+        self._explore = jax.jit(lambda state, obs, step: explore(state, obs[None], step, at(explore_key, step))[0])
+        self._learn = jax.jit(
+            lambda state, batches, step: learn(state, batches, step, at(learn_key, step)), donate_argnums=0
+        )
+
+    def begin(self) -> None:
+        """Start anew or continue from the newest checkpoint."""
+        saved = checkpoint.load(self.directory.checkpoint, self.meter.say, self.replay)
+        self.step = self.first_step = saved.step if saved else 0
+        columns = ("step", "episodes", "mean", "sd", "min", "max")
+        self.evaluations = CsvLog(self.directory.evaluations, columns, continue_at=self.step)
+        config = self.directory.read_config()
+        self.curves = Curves(self.directory.path, config, self.step, self.session.wandb)
+        init_key = key(self.experiment.seed, Purpose.INITIALISE)
+        if saved:
+            template = {"state": jax.eval_shape(self.algorithm.init, init_key)}
+            self.state = checkpoint.from_arrays(template, saved.arrays)["state"]
+            self.meter.say(f"continuing at step {self.step:,}")
+            self._continue_episode(saved)
+        else:
+            self.state = self._init(init_key)
+            self._begin_episode(0)
+        self.seconds_before = saved.facts["seconds"] if saved else 0.0
+        self.started = self.saved_at = self.shown_at = time.monotonic()
+        self.logged = (self.step, self.started)
+        self.meter.begin(self.step)
+
+    def advance(self) -> None:
+        """One step in the environment and all that is due after it."""
+        experiment, episode = self.experiment, self.episode
+        action = self._choose_action(episode.obs)
+        next_obs, reward, terminated, truncated = self.env.step(action)
+        self.replay.add(episode.obs, action, reward, next_obs, terminated, truncated)
+        episode.obs = next_obs
+        episode.actions.append(action)
+        episode.total += reward
+        if terminated or truncated:
+            self.training_returns.append(episode.total)
+            self._begin_episode(episode.number + 1)
+
+        learning_step = self.step - experiment.warmup
+        if learning_step >= 0 and learning_step % self.algorithm.learn_every == 0:
+            self._learn_from_replay(learning_step // self.algorithm.learn_every + 1)
+        self.step += 1
+        if time.monotonic() - self.shown_at > REFRESH_SECONDS:
+            self.shown_at = time.monotonic()
+            self.meter.advance(self.step)
+        if self.step % experiment.eval_every == 0:
+            self._evaluate()
+        if time.monotonic() - self.saved_at > self.session.checkpoint_seconds:
+            self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        episode = self.episode
+        arrays = checkpoint.to_arrays({"state": self.state}) | {
+            "episode.obs": episode.obs,
+            "episode.actions": np.array(episode.actions, np.float32),
+        }
+        facts = {
+            "episode": {"number": episode.number, "seed": episode.seed, "total": episode.total},
+            "seconds": self._seconds(),
+        }
+        self.evaluations.sync()
+        checkpoint.save(self.directory.checkpoint, Saved(self.step, arrays, facts), self.replay)
+        self.saved_at = time.monotonic()
+
+    def close(self) -> None:
+        """Release what is held."""
+        self.curves.close()
+        self.env.close()
+        if self.evaluator:
+            self.evaluator.close()
+
+    def _choose_action(self, obs: np.ndarray) -> np.ndarray:
+        if self.step < self.experiment.warmup:
+            uniform = generator(self.experiment.seed, Purpose.WARM_UP, self.step)
+            return uniform.uniform(-1, 1, self.env.spec.action_size).astype(np.float32)
+        action = np.asarray(self._explore(self.state, obs, self.step))
+        if not np.isfinite(action).all():
+            raise SmrlError(
+                f"the policy's action at step {self.step + 1:,} is not finite: training has diverged; lower the "
+                f"learning rates or the reuse, and use another --runs folder than {self.session.runs}."
+            )
+        return action
+
+    def _learn_from_replay(self, learning_step: int) -> None:
+        draw = generator(self.experiment.seed, Purpose.REPLAY, self.step)
+        batches = self.replay.sample(draw, self.algorithm.rounds, self.experiment.batch_size)
+        self.state, metrics = self._learn(self.state, batches, learning_step)
+        if learning_step % METRICS_EVERY == 0:
+            self.metrics.append(metrics)
+
+    def _evaluate(self) -> None:
+        if self.evaluator is None:
+            self.evaluator = Evaluator(self.make_env, self.experiment.eval_episodes, self.experiment.seed)
+        returns = self.evaluator(lambda obs: np.asarray(self._exploit(self.state, obs))).returns
+        values = {
+            "mean": float(returns.mean()),
+            "sd": float(returns.std()),
+            "min": float(returns.min()),
+            "max": float(returns.max()),
+        }
+        self.evaluations.write({"step": self.step, "episodes": len(returns), **values})
+        self.curves.write("evaluation", self.step, values)
+        self.meter.evaluated(self.step, values["mean"])
+        self._log_training()
+
+    def _log_training(self) -> None:
+        if not self.metrics:
+            return  # still warming up
+        history = jax.device_get(self.metrics)
+        values = {name: float(np.mean([row[name] for row in history])) for name in sorted(history[0])} | {
+            "episode_return": float(np.mean(self.training_returns or np.nan)),
+            "seconds": self._seconds(),
+            "steps_per_second": (self.step - self.logged[0]) / (time.monotonic() - self.logged[1]),
+        }
+        self.logged = (self.step, time.monotonic())
+        if self.training is None:
+            columns = ("step", *values)
+            self.training = CsvLog(self.directory.training, columns, continue_at=self.first_step)
+        self.training.write({"step": self.step, **values})
+        self.curves.write("training", self.step, values)
+        self.metrics, self.training_returns = [], []
+
+    def _seconds(self) -> float:
+        return self.seconds_before + time.monotonic() - self.started
+
+    def _begin_episode(self, number: int) -> None:
+        seed = environment_seed(self.experiment.seed, Purpose.EPISODE, number)
+        self.episode = Episode(number, seed, self.env.reset(seed), [])
+
+    def _continue_episode(self, saved: Saved) -> None:
+        """Bring the environment to where it was: reset it with the episode's seed and play its actions again."""
+        facts = saved.facts["episode"]
+        actions = list(saved.arrays["episode.actions"])
+        obs = self.env.reset(facts["seed"])
+        for action in actions:
+            obs = self.env.step(action)[0]
+        if np.array_equal(obs, saved.arrays["episode.obs"]):
+            self.episode = Episode(facts["number"], facts["seed"], obs, actions, facts["total"])
+        else:
+            self.meter.say(
+                "the environment did not repeat its episode (it is not deterministic); a new episode starts, "
+                "and the run will differ from one that was never interrupted."
+            )
+            self.replay.cut()
+            self._begin_episode(facts["number"] + 1)

@@ -51,14 +51,14 @@ class Replay:
     ) -> None:
         """Append one transition; a time-out (truncated) ends the episode but still bootstraps."""
         row, slot, rows = self.added, self.added % self.capacity, self._rows
+        self._successors.pop(row - self.capacity, None)
+        if row and not rows["last"][(row - 1) % self.capacity]:
+            self._successors.pop(row - 1, None)
         rows["obs"][slot] = obs
         rows["action"][slot] = action
         rows["reward"][slot] = reward
         rows["terminated"][slot] = terminated
         rows["last"][slot] = terminated or truncated
-        self._successors.pop(row - self.capacity, None)
-        if row and not rows["last"][(row - 1) % self.capacity]:
-            del self._successors[row - 1]
         self._successors[row] = np.array(next_obs, np.float32)
         self.added = row + 1
 

@@ -34,7 +34,10 @@ def make(env: str | Callable[..., Raw], render_mode: str | None = None) -> Envir
     with _quiet():
         raw = _by_id(env, options) if isinstance(env, str) else _by_call(env, options)
         name = getattr(raw.spec, "id", None) or type(raw.unwrapped).__name__
-        reason = _unfit(raw, name)
+        try:
+            reason = _unfit(raw, name)
+        except Exception as error:  # a space may be a property, and that may do anything
+            reason = f"{name} fails to tell its spaces, by {in_words(error)}"
         if reason:
             with contextlib.suppress(Exception):
                 raw.close()
@@ -89,7 +92,7 @@ def _modern(name: str) -> str | None:
     task = re.fullmatch(r"(.+)-v[0-3]", name)
     modern = f"{task[1]}-v4" if task else ""
     spec = gymnasium.registry.get(name)
-    is_stub = spec is None or str(spec.entry_point).startswith("gymnasium.envs.mujoco")
+    is_stub = spec is None or getattr(spec.entry_point, "__module__", "") == "gymnasium.envs"
     return modern if is_stub and modern in gymnasium.registry else None
 
 
@@ -138,7 +141,7 @@ def _unfit(raw: Raw, name: str) -> str | None:
         kind = type(observations).__name__
         return f"{name} has {kind} observations, not one vector: wrap it in gymnasium.wrappers.FlattenObservation"
     if observations.dtype == np.uint8 and len(observations.shape) == 3:
-        return f"{name} observes images of shape {observations.shape}, which need an algorithm for pixels"
+        return f"{name} observes images of shape {observations.shape}, which need a pixel algorithm: observe a vector"
     if 0 in observations.shape:
         return f"{name} has observations of shape {observations.shape}: there is nothing to observe"
     return None

@@ -2,6 +2,7 @@
 
 import contextlib
 import textwrap
+from collections.abc import Callable
 from typing import Any, final
 
 import gymnasium
@@ -18,14 +19,25 @@ class EnvironmentFault(SmrlError):
 
 
 def rescale(action: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Map an action in [-1, 1] linearly onto [low, high], in the dtype of the bounds.
+    """Map an action in [-1, 1] linearly onto [low, high], in the dtype of the bounds; always a fresh array.
 
     >>> rescale(np.float32([-1, 0, 1]), np.float32([0, -2, 0]), np.float32([4, 2, 10]))
     array([ 0.,  0., 10.], dtype=float32)
     """
-    scaled = (low + high) / 2 + action * ((high - low) / 2)
-    # Rounding may lead past a bound by the last bit, and some environments assert that their action is inside.
-    return np.minimum(np.maximum(scaled, low), high).astype(low.dtype, copy=False)
+    return _scale(low, high)(action)
+
+
+def _scale(low: np.ndarray, high: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """`rescale` with everything worked out that does not depend on the action."""
+    if (low == -1).all() and (high == 1).all():
+        return lambda action: action.astype(low.dtype)
+    centre, reach = (low + high) / 2, (high - low) / 2
+
+    def scale(action: np.ndarray) -> np.ndarray:
+        # Rounding may lead past a bound by the last bit, and some environments assert that actions are inside.
+        return np.minimum(np.maximum(action * reach + centre, low), high).astype(low.dtype, copy=False)
+
+    return scale
 
 
 def in_words(error: Exception) -> str:
@@ -56,28 +68,25 @@ class Environment:
         self.spec = Spec(obs_size=int(np.prod(observations.shape)), action_size=int(np.prod(actions.shape)))
         self._obs_shape = observations.shape
         self._action_shape = actions.shape
-        self._action_dtype = actions.dtype
-        self._is_unit = bool((actions.low == -1).all() and (actions.high == 1).all())
+        self._scale = _scale(*self.bounds)
 
     def reset(self, seed: int | None) -> np.ndarray:
         """Start an episode; the observation is a fresh array that is never changed later."""
         try:
             result = self.env.reset(seed=seed)
         except Exception as error:
-            raise self._fault(f"raised {in_words(error)} in reset(seed={seed})") from error
+            raise self._fault(f"failed in reset(seed={seed}) with {in_words(error)}") from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._fault(f"returned {shown(result)} from reset() instead of an observation and an info")
         return self._observation(result[0], "reset")
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Do an action in [-1, 1]: the observation, the reward, terminated, truncated."""
-        # Even an action that needs no scaling is copied: some environments clip theirs in place.
-        given = action.astype(self._action_dtype) if self._is_unit else rescale(action, *self.bounds)
-        given = given.reshape(self._action_shape)
+        given = self._scale(action).reshape(self._action_shape)  # a fresh array: some environments clip in place
         try:
             result = self.env.step(given)
         except Exception as error:
-            raise self._fault(f"raised {in_words(error)} in step()", action) from error
+            raise self._fault(f"failed in step() with {in_words(error)}", action) from error
         try:
             obs, reward, terminated, truncated, _ = result
             ends = bool(terminated), bool(truncated)
@@ -93,7 +102,7 @@ class Environment:
         try:
             return self.env.render()
         except Exception as error:
-            raise self._fault(f"raised {in_words(error)} in render()") from error
+            raise self._fault(f"failed in render() with {in_words(error)}") from error
 
     def close(self) -> None:
         """Free what the environment holds."""
@@ -104,9 +113,9 @@ class Environment:
         try:
             raw = np.asarray(obs)
             flat = raw.reshape(-1)
-            square = float(flat.dot(flat))
+            square = float(np.vdot(flat, flat))  # unlike dot without a warning where it overflows
         except Exception as error:
-            raise self._fault(f"returned the observation {shown(obs)} from {call}(), which is no array") from error
+            raise self._fault(f"returned {shown(obs)} from {call}(), which is no array of numbers") from error
         if raw.shape != self._obs_shape:
             shapes = f"shape {raw.shape} from {call}() instead of the shape {self._obs_shape} of its space"
             raise self._fault(f"returned an observation of {shapes}", action)

@@ -1,0 +1,194 @@
+"""Small environments, each broken in one way, by class or by an id such as ``broken_envs:Broken/Raises-v0``."""
+
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Space
+
+LIMIT = 50  # of the registered ids: steps until truncation
+
+
+class Toy(gymnasium.Env[Any, Any]):
+    """Not broken: a point that leaks towards 0 and is pushed by the action; faults begin at step ``at``."""
+
+    def __init__(self, at: int = 5, observations: Space[Any] | None = None, actions: Space[Any] | None = None) -> None:
+        self.observation_space = observations or Box(-10, 10, (2,), np.float64)
+        self.action_space = actions or Box(-1, 1, (1,), np.float32)
+        self.at = at
+        self.steps = 0
+        self.state = np.zeros(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        self.state[:] = self.np_random.uniform(-1, 1, 2)
+        return self.observed(self.state.copy()), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        self.state[:] = 0.9 * self.state + 0.1 * float(np.sum(action))
+        return self.observed(self.state.copy()), self.rewarded(-float(self.state @ self.state)), False, False, {}
+
+    def observed(self, obs: np.ndarray) -> Any:
+        return obs
+
+    def rewarded(self, reward: float) -> Any:
+        return reward
+
+    @property
+    def due(self) -> bool:
+        return self.steps >= self.at
+
+
+class Raises(Toy):
+    def step(self, action: Any) -> Any:
+        if self.steps + 1 >= self.at:
+            raise ValueError("the simulator\nexploded")
+        return super().step(action)
+
+
+class RaisesInReset(Toy):
+    """Only the first episode can be had."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if self.steps:
+            raise OSError("no more episodes")
+        return super().reset(seed=seed)
+
+
+class RaisesInConstructor(Toy):
+    def __init__(self) -> None:
+        raise FileNotFoundError("model.xml")
+
+
+class NanObservation(Toy):
+    def observed(self, obs: np.ndarray) -> Any:
+        return np.array([0, np.nan]) if self.due else obs
+
+
+class HugeObservation(Toy):
+    def observed(self, obs: np.ndarray) -> Any:
+        return np.array([1e300, 0]) if self.due else obs
+
+
+class WrongShape(Toy):
+    def observed(self, obs: np.ndarray) -> Any:
+        return obs[:, None] if self.due else obs
+
+
+class WrongKind(Toy):
+    def observed(self, obs: np.ndarray) -> Any:
+        return {"position": obs} if self.due else obs
+
+
+class InfReward(Toy):
+    def rewarded(self, reward: float) -> Any:
+        return np.inf if self.due else reward
+
+
+class VectorReward(Toy):
+    def rewarded(self, reward: float) -> Any:
+        return np.array([reward]) if self.due else reward
+
+
+class NoReward(Toy):
+    def rewarded(self, reward: float) -> Any:
+        return None if self.due else reward
+
+
+class OldStep(Toy):
+    """The interface of the old gym, as is OldReset."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, info
+
+
+class OldReset(Toy):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return super().reset(seed=seed)[0]
+
+
+class NoSeed(Toy):
+    def reset(self) -> Any:  # type: ignore[override]
+        return super().reset()
+
+
+class NeverEnds(Toy):
+    pass
+
+
+class TimeAsTermination(Toy):
+    def step(self, action: Any) -> Any:
+        obs, reward, *_ = super().step(action)
+        return obs, reward, self.steps == 20, False, {}
+
+
+class NonDeterministic(Toy):
+    def observed(self, obs: np.ndarray) -> Any:
+        return obs + np.random.default_rng().normal(0, 1e-3, 2)
+
+
+class Remembers(Toy):
+    """Every reset changes what the rewards are worth."""
+
+    worth = 1.0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.worth *= 1.001
+        return super().reset(seed=seed)
+
+    def rewarded(self, reward: float) -> Any:
+        return reward * self.worth
+
+
+class Individual(Toy):
+    """Every instance has a goal of its own, which no seed repeats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goal = np.random.default_rng().normal()
+
+    def rewarded(self, reward: float) -> Any:
+        return reward + self.goal
+
+
+class LiveArray(Toy):
+    """Returns its own array and goes on to change it; changes the action as well."""
+
+    def observed(self, obs: np.ndarray) -> Any:
+        return self.state
+
+    def step(self, action: Any) -> Any:
+        result = super().step(action)
+        action[:] = 0
+        return result
+
+
+class ConstantReward(Toy):
+    def rewarded(self, reward: float) -> Any:
+        return 0.0
+
+
+class LargeReward(Toy):
+    def rewarded(self, reward: float) -> Any:
+        return reward - 1e5
+
+
+class LargeObservation(Toy):
+    def observed(self, obs: np.ndarray) -> Any:
+        return obs * [1, 1e6]
+
+
+class Slow(Toy):
+    def observed(self, obs: np.ndarray) -> Any:
+        time.sleep(0.03)
+        return obs
+
+
+_kinds: list[type[Toy]] = [Toy, *Toy.__subclasses__()]
+for _kind in _kinds:
+    _limit = None if _kind in (NeverEnds, TimeAsTermination) else LIMIT
+    gymnasium.register(f"Broken/{_kind.__name__}-v0", f"{__name__}:{_kind.__name__}", max_episode_steps=_limit)

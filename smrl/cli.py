@@ -192,6 +192,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
 def main(words: Sequence[str] | None = None) -> None:
     """Run a command; what a user can put right is one sentence and exit code 2."""
     words = list(sys.argv[1:] if words is None else words)
+    sys.path.append("")  # so that module:id finds a module of the working directory, as with python -m
     try:
         if not words or words[0] in ("-h", "--help"):
             for command in COMMANDS.values():

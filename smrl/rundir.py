@@ -86,20 +86,24 @@ class RunDirectory:
         """The experiment of the run."""
         return from_json(self.read_config()["experiment"])
 
-    def claim(self, experiment: Experiment[Any], env: Environment, threads: int) -> None:
-        """Write config.json, or see that the one that is there is of the same experiment (steps may grow)."""
-        if self.config.exists():
-            old, new = _flat(self.read_config()["experiment"]), _flat(experiment.to_json())
-            differences = [
-                f"{name} is {old.get(name)} there and {new.get(name)} here"
-                for name in sorted(old.keys() | new.keys())
-                if old.get(name) != new.get(name) and name != "steps"
-            ]
-            if differences:
-                raise SmrlError(
-                    f"{self.path} holds a run with other settings ({'; '.join(differences)}); "
-                    "nothing was changed: use the same settings or another --runs folder."
-                )
+    def refuse_another(self, experiment: Experiment[Any]) -> None:
+        """See that the run that is there, if any, is of the same experiment; only its steps may differ."""
+        if not self.config.exists():
+            return
+        old, new = _flat(self.read_config()["experiment"]), _flat(experiment.to_json())
+        differences = [
+            f"{name} is {old.get(name)} there and {new.get(name)} here"
+            for name in sorted(old.keys() | new.keys())
+            if old.get(name) != new.get(name) and name != "steps"
+        ]
+        if differences:
+            raise SmrlError(
+                f"{self.path} holds a run with other settings ({'; '.join(differences)}); "
+                "nothing was changed: use the same settings or another --runs folder."
+            )
+
+    def write_config(self, experiment: Experiment[Any], env: Environment, threads: int) -> None:
+        """Record everything needed to repeat the run."""
         config = {
             "experiment": experiment.to_json(),
             "spec": dataclasses.asdict(env.spec),

@@ -67,18 +67,13 @@ def carry_out(experiment: Experiment[Any], session: Session, make_env: Callable[
     directory = RunDirectory.of(experiment, session.runs)
     env = make_env()
     with directory.locked(), Interruption() as interruption:
-        recorded = directory.read_config()["threads"] if directory.config.exists() else None
-        threads.use(session.threads or recorded or threads.in_force())
-        if recorded and threads.in_force() != recorded:
-            raise SmrlError(
-                f"{directory.path} was begun with {recorded} thread(s), and its last bits depend on that; "
-                "leave --threads out to continue it."
-            )
-        directory.claim(experiment, env, threads.in_force())
+        directory.refuse_another(experiment)
         before = checkpoint.load(directory.checkpoint, meter.say)
         if before and before.step >= experiment.steps:
             meter.say(f"finished already, {before.step:,} steps; see {directory.path}")
             return Run(directory.path)
+        _settle_threads(session.threads, directory)
+        directory.write_config(experiment, env, threads.in_force())
         trainer = Trainer(experiment, session, directory, env, make_env, meter)
         try:
             trainer.begin()
@@ -100,6 +95,14 @@ def carry_out(experiment: Experiment[Any], session: Session, make_env: Callable[
                 "the same command continues it.",
             )
     return Run(directory.path)
+
+
+def _settle_threads(asked: int | None, directory: RunDirectory) -> None:
+    """Compute with the threads that the run began with, for its last bits depend on them."""
+    recorded = directory.read_config()["threads"] if directory.config.exists() else None
+    if recorded and asked not in (None, recorded):
+        raise SmrlError(f"{directory.path} was begun with {recorded} thread(s); leave --threads out to continue it.")
+    threads.use(recorded or asked or threads.in_force())
 
 
 class Trainer:
@@ -241,14 +244,15 @@ class Trainer:
             return  # still warming up
         history = jax.device_get(self.metrics)
         values = {name: float(np.mean([row[name] for row in history])) for name in sorted(history[0])} | {
-            "episode_return": float(np.mean(self.training_returns or np.nan)),
             "seconds": self._seconds(),
             "steps_per_second": (self.step - self.logged[0]) / (time.monotonic() - self.logged[1]),
         }
         self.logged = (self.step, time.monotonic())
         if self.training is None:
-            columns = ("step", *values)
+            columns = ("step", *values, "episode_return")
             self.training = CsvLog(self.directory.training, columns, continue_at=self.first_step)
+        if self.training_returns:
+            values["episode_return"] = float(np.mean(self.training_returns))
         self.training.write({"step": self.step, **values})
         self.curves.write("training", self.step, values)
         self.metrics, self.training_returns = [], []

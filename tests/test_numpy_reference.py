@@ -202,37 +202,34 @@ def excess(actual: Floats, expected: Floats, allowed: float) -> float:
     return distance / allowed if allowed > 0.0 else np.inf if distance > 0.0 else 0.0
 
 
-def state_errors(actual: reference.State, expected: reference.State, tolerance: float) -> dict[str, float]:
+def state_errors(actual: reference.State, expected: reference.State) -> dict[str, float]:
     """Of every array, its distance from the expected one in units of the allowed."""
     found, wanted = named(actual), named(expected)
     assert found.keys() == wanted.keys()
-    return {n: excess(found[n], wanted[n], tolerance * float(np.linalg.norm(wanted[n]))) for n in wanted}
+    return {n: excess(found[n], wanted[n], SAME * float(np.linalg.norm(wanted[n]))) for n in wanted}
 
 
-def change_errors(
-    before: reference.State, actual: reference.State, expected: reference.State, tolerance: float
-) -> dict[str, float]:
+def change_errors(before: reference.State, actual: reference.State, expected: reference.State) -> dict[str, float]:
     """The same of the change of every parameter and target; what must not move must not move at all."""
     errors = {}
     found, wanted = named(actual), named(expected)
     for name, old in named(before).items():
         change = float(np.linalg.norm(wanted[name] - old))
-        allowed = tolerance * change + ROUNDING * float(np.linalg.norm(old)) if change > 0.0 else 0.0
+        allowed = CHANGED * change + ROUNDING * float(np.linalg.norm(old)) if change > 0.0 else 0.0
         if is_parameter(name):
             errors[f"change of {name}"] = excess(found[name] - old, wanted[name] - old, allowed)
     return errors
 
 
-def metric_errors(actual: Any, expected: reference.Metrics, tolerance: float) -> dict[str, float]:
+def metric_errors(actual: Any, expected: reference.Metrics) -> dict[str, float]:
     assert actual.keys() == expected.keys()
     return {
-        f"metric {name}": abs(float(actual[name]) - value) / (tolerance * abs(value))
-        for name, value in expected.items()
+        f"metric {name}": abs(float(actual[name]) - value) / (REPORTED * abs(value)) for name, value in expected.items()
     }
 
 
-def assert_none_above_one(errors: dict[str, float]) -> None:
-    wrong = {name: f"{error:.3g} times the tolerance" for name, error in errors.items() if not error <= 1.0}
+def assert_small(errors: dict[str, float], limit: float = 1.0) -> None:
+    wrong = {name: f"{error:.3g} times the tolerance" for name, error in errors.items() if not error <= limit}
     assert not wrong
 
 
@@ -243,17 +240,14 @@ def compare_one_update(name: str, setup: Setup, step: int) -> dict[str, float]:
     noise = noise_of(name, setup.batch, key)
     expected = UPDATES[name](before, batch_in_numpy(setup.batch), noise, step, setup.settings)
     actual = in_numpy(state)
-    return (
-        state_errors(actual, expected[0], SAME)
-        | change_errors(before, actual, expected[0], CHANGED)
-        | metric_errors(metrics, expected[1], REPORTED)
-    )
+    errors = state_errors(actual, expected[0]) | metric_errors(metrics, expected[1])
+    return errors | change_errors(before, actual, expected[0])
 
 
 @pytest.mark.parametrize("small", [True, False], ids=["small", "default"])
 @pytest.mark.parametrize(("name", "step"), [("ddpg", 7), ("td3", 7), ("td3", 8), ("sac", 7)])
 def test_one_update_is_that_of_numpy(name: str, step: int, small: bool) -> None:
-    assert_none_above_one(compare_one_update(name, cached_set_up(name, small), step))
+    assert_small(compare_one_update(name, cached_set_up(name, small), step))
 
 
 @pytest.mark.parametrize("name", ["td3", "sac"])
@@ -262,7 +256,7 @@ def test_stacked_critics_compute_the_same(name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("smrl.networks.jax.default_backend", lambda: "gpu")
     setup = set_up(name, small=True)
     assert not isinstance(setup.state.critics.params, tuple)
-    assert_none_above_one(compare_one_update(name, setup, step=8))
+    assert_small(compare_one_update(name, setup, step=8))
 
 
 @functools.cache
@@ -291,8 +285,8 @@ def test_three_reuses_are_three_updates_of_numpy(name: str, step: int) -> None:
     batches = jax.tree.map(lambda leaf: leaf[None], setup.batch)
     state, metrics = three_reuses(name)(donated, batches, step, key)
     actual = in_numpy(state)
-    errors = state_errors(actual, expected[0], 5 * SAME) | metric_errors(metrics, expected[1], 5 * REPORTED)
-    assert_none_above_one(errors | change_errors(before, actual, expected[0], 5 * CHANGED))
+    errors = state_errors(actual, expected[0]) | metric_errors(metrics, expected[1])
+    assert_small(errors | change_errors(before, actual, expected[0]), limit=5.0)  # errors add up, and grow
 
 
 def some_but_not_all(where: Any) -> bool:

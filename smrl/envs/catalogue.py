@@ -4,6 +4,7 @@ import gymnasium
 
 FAMILIES = {"Gym MuJoCo": "gymnasium.envs.mujoco.", "classic control": "gymnasium.envs.classic_control."}
 DISCRETE = ("Acrobot", "CartPole", "MountainCar-", "phys2d")
+TOO_OLD = ("Pusher-v4",)  # Gymnasium refuses it with the simulator of today
 OLDEST_MUJOCO = 4  # earlier versions need a simulator of their own, and Gymnasium only says so
 
 
@@ -18,5 +19,6 @@ def _ids(module: str) -> list[str]:
     return sorted(
         spec.id
         for spec in specs
-        if not spec.id.startswith(DISCRETE) and ("mujoco" not in module or (spec.version or 0) >= OLDEST_MUJOCO)
+        if not spec.id.startswith(DISCRETE + TOO_OLD)
+        and ("mujoco" not in module or (spec.version or 0) >= OLDEST_MUJOCO)
     )

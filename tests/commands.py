@@ -1,0 +1,36 @@
+"""Running the command line in a process of its own, as a user does."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+
+
+def start(*words: object, **environment: str) -> subprocess.Popen[str]:
+    """Start a command; what it prints goes to its pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "smrl", *map(str, words)],
+        env=os.environ | {"PYTHONPATH": str(TESTS)} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(*words: object, **environment: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command."""
+    process = start(*words, **environment)
+    output, errors = process.communicate()
+    return process.returncode, output, errors
+
+
+def refused(*words: object, **environment: str) -> str:
+    """The one sentence with which a command is refused."""
+    code, _, errors = run(*words, **environment)
+    assert code == 2, errors
+    assert errors.startswith("smrl: "), errors
+    assert "Traceback" not in errors
+    assert errors.count("\n") == 1, errors
+    return errors

@@ -1,0 +1,28 @@
+"""What all tests share: one thread, and a cache so that what was compiled once is not compiled again."""
+
+import os
+from pathlib import Path
+
+import jax
+import pytest
+
+os.environ.setdefault("PJRT_NPROC", "1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compilation_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    settings = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    for name, value in settings.items():
+        jax.config.update(name, value)  # type: ignore[no-untyped-call]
+        os.environ[name.upper()] = str(value)  # for the processes that tests start
+
+
+@pytest.fixture
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -1,0 +1,139 @@
+"""Bad input: one sentence that says what is wrong and what to do, exit code 2, and nothing lost."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import refused
+
+from smrl import checkpoint
+from smrl.cli import main
+
+SHORT = ("--steps", "60", "--warmup", "20", "--eval-every", "20", "--eval-episodes", "1", "--reuse", "1")
+SMALL = ("--actor-hidden", "8", "--critic-hidden", "8", "--batch-size", "8")
+
+
+def sentence(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """What a command says when it refuses, in this process."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in words])
+    errors = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert errors.startswith("smrl: ")
+    assert errors.count("\n") == 1, errors
+    return errors
+
+
+REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
+    "no such command": (("trian",), "did you mean train?"),
+    "no algorithm": (("train",), "ALGORITHM"),
+    "no such algorithm": (("train", "sca", "Pendulum-v1"), "did you mean sac?"),
+    "no such environment": (("train", "sac", "Pendulun-v1"), "did you mean Pendulum-v1?"),
+    "no such environment to compare": (("compare", "sac", "Hoper-v4"), "did you mean Hopper-v4?"),
+    "an old version": (("train", "sac", "Hopper-v2"), "use Hopper-v4"),
+    "a missing extra": (("train", "sac", "ALE/Pong-v5"), 'pip install "smrl\\[atari\\]"'),
+    "a missing module": (("train", "sac", "no_such_module:Env-v0"), "no_such_module"),
+    "discrete actions": (("train", "sac", "CartPole-v1"), "bounded Box action space"),
+    "no such preset": (("train", "sac", "Pendulum-v1", "--preset", "autors"), "did you mean authors?"),
+    "reuse of 0": (("train", "sac", "Pendulum-v1", "--reuse", "0"), "reuse must be at least 1"),
+    "a reuse schedule that does not parse": (("train", "sac", "Pendulum-v1", "--reuse", "10:x,1"), "10:300000,1"),
+    "no more steps than warm-up": (("train", "sac", "Pendulum-v1", "--steps", "5000"), "--warmup"),
+    "a negative warm-up": (("train", "sac", "Pendulum-v1", "--warmup", "-1"), "warmup"),
+    "a batch of 0": (("train", "sac", "Pendulum-v1", "--batch-size", "0"), "batch_size must be at least 1"),
+    "a negative seed": (("train", "sac", "Pendulum-v1", "--seed", "-1"), "seed"),
+    "no seeds": (("compare", "sac", "Pendulum-v1", "--seeds", "0"), "seeds"),
+    "a discount above 1": (("train", "sac", "Pendulum-v1", "--gamma", "1.1"), "gamma"),
+    "a negative learning rate": (("train", "sac", "Pendulum-v1", "--actor-learning-rate", "-1"), "actor_learning_rate"),
+    "a tau of 2": (("train", "td3", "Pendulum-v1", "--tau", "2"), "tau"),
+    "a delay of 0": (("train", "td3", "Pendulum-v1", "--delay", "0"), "delay"),
+    "negative noise": (("train", "ddpg", "Pendulum-v1", "--exploration-noise", "-0.1"), "exploration_noise"),
+    "a layer of size 0": (("train", "ddpg", "Pendulum-v1", "--actor-hidden", "0"), "actor_hidden"),
+    "no threads": (("train", "ddpg", "Pendulum-v1", "--threads", "0"), "threads"),
+    "a folder that is no run": (("evaluate", "no/such/run"), "is not a run"),
+    "a film of no run": (("play", "no/such/run", "--video", "x.mp4"), "is not a run"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
+    words, pattern = REFUSED[case]
+    errors = sentence(capsys, *words)
+    assert pytest.RaisesExc(Exception, match=pattern).matches(Exception(errors)), errors
+    assert not list(in_tmp_path.iterdir()), "nothing was written"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("Raises", "ValueError: the simulator exploded"),
+        ("NanObservation", "nan"),
+        ("HugeObservation", "no finite float32"),
+        ("InfReward", "inf"),
+        ("WrongShape", "shape"),
+    ],
+)
+def test_a_faulty_environment(kind: str, fault: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
+    """The sentence says the step, and all before it is kept."""
+    errors = sentence(capsys, "train", "ddpg", f"broken_envs:Broken/{kind}-v0", *SHORT, *SMALL, "--quiet")
+    assert "at step 5: " in errors
+    assert fault in errors
+    (folder,) = in_tmp_path.glob("runs/*/*/seed0/checkpoint")
+    saved = checkpoint.load(folder, print)
+    assert saved is not None
+    assert saved.step == 4
+
+
+def test_another_configuration_in_the_folder(capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
+    main(["train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--quiet"])
+    before = {path: path.read_bytes() for path in in_tmp_path.rglob("*") if path.is_file()}
+    errors = sentence(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--tau", "0.1", "--gamma", "0.9")
+    assert "gamma is 0.99 there and 0.9 here; tau is 0.005 there and 0.1 here" in errors
+    assert {path: path.read_bytes() for path in in_tmp_path.rglob("*") if path.is_file()} == before
+
+    (folder,) = in_tmp_path.glob("runs/*/*/seed0")
+    threads = sentence(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--threads", "2", "--steps", "80")
+    assert "begun with 1 thread" in threads
+    (folder / "config.json").write_text("{")
+    assert "damaged" in sentence(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL)
+    assert "damaged" in sentence(capsys, "evaluate", folder)
+
+
+def test_a_run_that_is_being_trained(in_tmp_path: Path) -> None:
+    """Two processes cannot train one run."""
+    from smrl.experiment import design
+    from smrl.rundir import RunDirectory
+
+    with RunDirectory.of(design("ddpg", "Pendulum-v1", reuse=1), in_tmp_path).locked():
+        assert "another process" in refused("train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--runs", in_tmp_path)
+
+
+def test_an_unwritable_place(capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
+    (in_tmp_path / "file").write_text("kept")
+    errors = sentence(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--runs", "file")
+    assert "cannot write" in errors
+    assert "--runs" in errors
+    assert (in_tmp_path / "file").read_text() == "kept"
+
+
+def test_a_full_disk(in_tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the end of the disk: writing fails half-way through a checkpoint."""
+    words = ["train", "ddpg", "Pendulum-v1", *SHORT, "--actor-hidden", "64", "64", "--checkpoint-seconds", "0"]
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+    command = [sys.executable, "-m", "smrl", *words]
+    full = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=False)
+    assert full.returncode == 2, full.stderr
+    assert "Traceback" not in full.stderr
+    assert "cannot write" in full.stderr.splitlines()[-1]
+    assert "continues from the last checkpoint" in full.stderr.splitlines()[-1]
+    main([*words, "--quiet"])  # with room again, it goes through
+
+
+def test_diverged_training(capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
+    rates = ("--actor-learning-rate", "1e30", "--critic-learning-rate", "1e30")
+    errors = sentence(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, *rates, "--quiet")
+    assert "diverged" in errors

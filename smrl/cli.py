@@ -1,6 +1,10 @@
 """The command line: parses, calls, prints."""
 
+import contextlib
 import dataclasses
+import io
+import itertools
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +40,7 @@ from smrl.session import Session
 from smrl.train import carry_out
 
 Hyper = TypeVar("Hyper")
-out = Console(highlight=False, soft_wrap=True)
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Play:
     run: tyro.conf.Positional[Path]
     """Run directory."""
     video: Path | None = None
-    """File to write (.mp4 or .gif); without it, a window opens."""
+    """File to write, ending in .mp4; without it, a window opens."""
     episodes: int = 1
     """Episodes to play."""
 
@@ -225,6 +229,21 @@ def _design(command: str, words: Sequence[str]) -> Experiment[Any]:
     return dataclasses.replace(design(words[0], "", preset), env=tyro.MISSING)
 
 
-def _parse(words: Sequence[str], name: str, kind: Any, default: Any = tyro.MISSING) -> Any:
+def _parse(words: Sequence[str], name: str, kind: Any, default: Any = tyro.MISSING_NONPROP) -> Any:
     flat = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
-    return tyro.cli(kind, args=words, prog=f"smrl {name}", default=default, config=flat)
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(kind, args=words, prog=f"smrl {name}", default=default, config=flat)
+    except SystemExit as stop:
+        if stop.code == 0:
+            raise
+        raise SmrlError(f"{_in_one_line(complaint.getvalue())}; smrl {name} --help lists the flags.") from None
+
+
+def _in_one_line(box: str) -> str:
+    """The parser's complaint without its frame: what is wrong and, where it names any, the flags that are meant."""
+    lines = (line.strip("╭╮╰╯│─|+- ") for line in box.splitlines()[1:])
+    wrong = " ".join(itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, lines)))
+    meant = re.findall(r"^\W+(--[a-z][\w-]*)", box, re.MULTILINE) if "Perhaps you meant" in box else []
+    return f"{wrong}; perhaps you meant {' or '.join(meant)}" if meant else wrong

@@ -29,7 +29,7 @@ ReuseArgument = Annotated[
 class Settings(Generic[Hyper]):
     """What the runs of one study have in common; the defaults are the paper's."""
 
-    env: tyro.conf.Positional[str]
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENVIRONMENT")]
     """Gymnasium id, or module:id for an environment that a module registers."""
     hyper: Hyper
     """The algorithm's own hyperparameters."""

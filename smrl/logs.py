@@ -56,7 +56,7 @@ class Curves:
         """Write out what is still held back."""
         self._tensorboard.close()
         if self._wandb:
-            self._wandb.finish(quiet=True)
+            self._wandb.finish()
 
 
 def _start_wandb(folder: Path, config: dict[str, Any], project: str) -> Any:

@@ -1,6 +1,6 @@
 """Bad input: one sentence that says what is wrong and what to do, exit code 2, and nothing lost."""
 
-import resource
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +36,10 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "a missing extra": (("train", "sac", "ALE/Pong-v5"), 'pip install "smrl\\[atari\\]"'),
     "a missing module": (("train", "sac", "no_such_module:Env-v0"), "no_such_module"),
     "discrete actions": (("train", "sac", "CartPole-v1"), "bounded Box action space"),
+    "no such flag": (("train", "sac", "Pendulum-v1", "--ruse", "10"), "--ruse, 10; perhaps you meant --reuse"),
+    "a word for a number": (("train", "sac", "Pendulum-v1", "--steps", "ten"), "Error parsing --steps.*'ten'"),
+    "no environment": (("train", "sac"), "Missing from smrl train sac: ENVIRONMENT"),
+    "no run": (("evaluate",), "Missing from smrl evaluate"),
     "no such preset": (("train", "sac", "Pendulum-v1", "--preset", "autors"), "did you mean authors?"),
     "reuse of 0": (("train", "sac", "Pendulum-v1", "--reuse", "0"), "reuse must be at least 1"),
     "a reuse schedule that does not parse": (("train", "sac", "Pendulum-v1", "--reuse", "10:x,1"), "10:300000,1"),
@@ -121,11 +125,9 @@ def test_a_full_disk(in_tmp_path: Path) -> None:
     """A limit on the size of files stands in for the end of the disk: writing fails half-way through a checkpoint."""
     words = ["train", "ddpg", "Pendulum-v1", *SHORT, "--actor-hidden", "64", "64", "--checkpoint-seconds", "0"]
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
-
-    command = [sys.executable, "-m", "smrl", *words]
-    full = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=False)
+    limited = ["bash", "-c", 'ulimit -f 60; exec "$@"', "limited", sys.executable, "-m", "smrl", *words]
+    environment = {name: value for name, value in os.environ.items() if "COMPILATION_CACHE" not in name}
+    full = subprocess.run(limited, env=environment, capture_output=True, text=True, check=False)
     assert full.returncode == 2, full.stderr
     assert "Traceback" not in full.stderr
     assert "cannot write" in full.stderr.splitlines()[-1]

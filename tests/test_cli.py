@@ -74,12 +74,11 @@ def test_evaluate_repeats_the_runs_own_evaluation(run: smrl.Run, capsys: pytest.
     assert "20 episodes" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("ending", ["mp4", "gif"])
-def test_play_writes_a_video(run: smrl.Run, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]) -> None:
-    video = tmp_path / f"play.{ending}"
+def test_play_writes_a_video(run: smrl.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    video = tmp_path / "new" / "play.mp4"
     main(["play", str(run.path), "--video", str(video)])
     assert "return" in capsys.readouterr().out
-    frames = iio.imread(video)
+    frames = iio.imread(video, plugin="pyav")
     assert len(frames) == 200
     assert frames[0].std() > 0
 
@@ -131,7 +130,10 @@ def test_compare(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert picture.shape[0] > 300
 
 
-def test_compare_says_what_its_runs_say(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_says_what_its_runs_say(
+    in_tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     with pytest.raises(SystemExit) as stop:
         main(["compare", "ddpg", "broken_envs:Broken/Raises-v0", "--reuse", "1", "--seeds", "1", *SHORT, "--quiet"])
     assert stop.value.code == 2
@@ -151,7 +153,7 @@ class Leaning(Toy):
     """An environment of one's own, given as a class, with bounds of its own."""
 
     def __init__(self) -> None:
-        super().__init__(actions=gymnasium.spaces.Box(np.float32([0, -3]), np.float32([1, 5])))
+        super().__init__(actions=gymnasium.spaces.Box(np.array([0, -3], np.float32), np.array([1, 5], np.float32)))
 
     def step(self, action: Any) -> Any:
         assert self.action_space.contains(action)

@@ -51,7 +51,8 @@ class Worker:
         """The exit code, once all that the process said is read."""
         for reader in self._readers:
             reader.join()
-        return self.process.wait()
+        with self.process:  # closes its pipes
+            return self.process.wait()
 
     def _show(self, meter: Meter) -> None:
         for line in self.process.stdout or ():

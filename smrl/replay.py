@@ -19,8 +19,8 @@ class Replay:
 
     >>> replay = Replay(100, Spec(obs_size=1, action_size=1), gamma=0.9)
     >>> replay.add(np.zeros(1), np.zeros(1), 1.0, np.ones(1), terminated=False, truncated=True)
-    >>> replay.sample(np.random.default_rng(0), rounds=1, batch_size=2).discount.round(3).tolist()
-    [[0.9, 0.9]]
+    >>> replay.sample(np.random.default_rng(0), rounds=1, batch_size=2).discount
+    array([[0.9, 0.9]], dtype=float32)
     """
 
     def __init__(self, capacity: int, spec: Spec, gamma: float, n_step: int = 1) -> None:
@@ -71,21 +71,21 @@ class Replay:
         """Draw (rounds, batch) transitions, uniformly with replacement."""
         first = generator.integers(self.oldest, self.added, size=rounds * batch_size)
         slot, rows = first % self.capacity, self._rows
-        reward, end = rows["reward"][slot], first
+        reward, end = rows["reward"].take(slot), first
         for k in range(1, self.n_step):
             goes_on = ~rows["last"][end % self.capacity] & (end + 1 < self.added)
             end = end + goes_on
             reward = reward + np.where(goes_on, self.gamma**k, 0.0) * rows["reward"][end % self.capacity]
         end_slot = end % self.capacity
-        discount = self.gamma ** (end - first + 1.0) * ~rows["terminated"][end_slot]
+        discount = self.gamma ** (end - first + 1.0) * ~rows["terminated"].take(end_slot)
 
-        next_obs = rows["obs"][(end + 1) % self.capacity]
-        for index in np.flatnonzero(rows["last"][end_slot] | (end + 1 == self.added)):
+        next_obs = rows["obs"].take((end + 1) % self.capacity, axis=0)
+        for index in np.flatnonzero(rows["last"].take(end_slot) | (end + 1 == self.added)):
             next_obs[index] = self._successors[int(end[index])]
 
         batch: tuple[Any, ...] = (  # NumPy's arrays are as good as JAX's to whoever takes them
-            rows["obs"][slot],
-            rows["action"][slot],
+            rows["obs"].take(slot, axis=0),
+            rows["action"].take(slot, axis=0),
             reward.astype(np.float32),
             discount.astype(np.float32),
             next_obs,

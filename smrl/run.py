@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from smrl import algorithms, checkpoint
+from smrl import algorithms, checkpoint, runtime
+from smrl.acting import Reader
 from smrl.envs.environment import rescale
 from smrl.errors import SmrlError
 from smrl.experiment import Experiment
@@ -57,6 +58,7 @@ class Run:
     @cached_property
     def policy(self) -> Policy:
         """The greedy policy of the newest checkpoint."""
+        runtime.start()
         directory = RunDirectory(self.path)
         config = directory.read_config()
         spec = Spec(**config["spec"])
@@ -68,8 +70,8 @@ class Run:
         init_key = key(self.experiment.seed, Purpose.INITIALISE)
         template = {"state": jax.eval_shape(algorithm.init, init_key)}
         state = checkpoint.from_arrays(template, saved.arrays)["state"]
-        exploit = jax.jit(algorithm.exploit)
-        return Policy(spec, low, high, lambda obs: np.asarray(exploit(state, obs)))
+        act = Reader(algorithm.exploit, state, np.zeros((1, spec.obs_size), np.float32)).bind(state)
+        return Policy(spec, low, high, lambda obs: np.asarray(act(obs)))
 
 
 def load(path: str | Path) -> Run:

@@ -15,7 +15,8 @@ import gymnasium
 import jax
 import numpy as np
 
-from smrl import algorithms, checkpoint, envs, threads
+from smrl import algorithms, checkpoint, envs, runtime
+from smrl.acting import Reader
 from smrl.checkpoint import Saved
 from smrl.envs.environment import Environment, EnvironmentFault
 from smrl.errors import SmrlError
@@ -43,6 +44,7 @@ class Episode:
     obs: np.ndarray
     actions: list[np.ndarray]
     total: float = 0.0
+    over: bool = False
 
 
 def train(
@@ -73,18 +75,12 @@ def carry_out(experiment: Experiment[Any], session: Session, make_env: Callable[
             meter.say(f"finished already, {before.step:,} steps; see {directory.path}")
             return Run(directory.path)
         _settle_threads(session.threads, directory)
-        directory.write_config(experiment, env, threads.in_force())
+        directory.write_config(experiment, env, runtime.threads())
         trainer = Trainer(experiment, session, directory, env, make_env, meter)
+        trainer.begin()
         try:
-            trainer.begin()
             while trainer.step < experiment.steps and interruption.signal is None:
                 trainer.advance()
-        except EnvironmentFault as fault:
-            trainer.save()
-            raise SmrlError(
-                f"at step {trainer.step + 1:,}: {fault}; all before it is saved in {directory.path}."
-            ) from fault
-        else:
             trainer.save()
         finally:
             trainer.close()
@@ -102,7 +98,7 @@ def _settle_threads(asked: int | None, directory: RunDirectory) -> None:
     recorded = directory.read_config()["threads"] if directory.config.exists() else None
     if recorded and asked not in (None, recorded):
         raise SmrlError(f"{directory.path} was begun with {recorded} thread(s); leave --threads out to continue it.")
-    threads.use(recorded or asked or threads.in_force())
+    runtime.start(recorded or asked)
 
 
 class Trainer:
@@ -129,9 +125,12 @@ class Trainer:
         seed = experiment.seed
         explore_key, learn_key = key(seed, Purpose.EXPLORE), key(seed, Purpose.LEARN)
         explore, learn = self.algorithm.explore, learner(self.algorithm, experiment.reuse)
-        self._init = jax.jit(self.algorithm.init)
-        self._exploit = jax.jit(self.algorithm.exploit)
-        self._explore = jax.jit(lambda state, obs, step: explore(state, obs[None], step, at(explore_key, step))[0])
+        self.template = jax.eval_shape(self.algorithm.init, learn_key)
+        obs = np.zeros((1, env.spec.obs_size), np.float32)
+        self._exploit = Reader(self.algorithm.exploit, self.template, obs)
+        self._explore = Reader(
+            lambda state, obs, step: explore(state, obs[None], step, at(explore_key, step))[0], self.template, obs[0], 0
+        )
         self._learn = jax.jit(
             lambda state, batches, step: learn(state, batches, step, at(learn_key, step)), donate_argnums=0
         )
@@ -144,14 +143,12 @@ class Trainer:
         self.evaluations = CsvLog(self.directory.evaluations, columns, continue_at=self.step)
         config = self.directory.read_config()
         self.curves = Curves(self.directory.path, config, self.step, self.session.wandb)
-        init_key = key(self.experiment.seed, Purpose.INITIALISE)
         if saved:
-            template = {"state": jax.eval_shape(self.algorithm.init, init_key)}
-            self.state = checkpoint.from_arrays(template, saved.arrays)["state"]
+            self.state = checkpoint.from_arrays({"state": self.template}, saved.arrays)["state"]
             self.meter.say(f"continuing at step {self.step:,}")
             self._continue_episode(saved)
         else:
-            self.state = self._init(init_key)
+            self.state = jax.jit(self.algorithm.init)(key(self.experiment.seed, Purpose.INITIALISE))
             self._begin_episode(0)
         self.seconds_before = saved.facts["seconds"] if saved else 0.0
         self.started = self.saved_at = self.shown_at = time.monotonic()
@@ -160,17 +157,8 @@ class Trainer:
 
     def advance(self) -> None:
         """One step in the environment and all that is due after it."""
-        experiment, episode = self.experiment, self.episode
-        action = self._choose_action(episode.obs)
-        next_obs, reward, terminated, truncated = self.env.step(action)
-        self.replay.add(episode.obs, action, reward, next_obs, terminated, truncated)
-        episode.obs = next_obs
-        episode.actions.append(action)
-        episode.total += reward
-        if terminated or truncated:
-            self.training_returns.append(episode.total)
-            self._begin_episode(episode.number + 1)
-
+        self._interact()
+        experiment = self.experiment
         learning_step = self.step - experiment.warmup
         if learning_step >= 0 and learning_step % self.algorithm.learn_every == 0:
             self._learn_from_replay(learning_step // self.algorithm.learn_every + 1)
@@ -190,10 +178,8 @@ class Trainer:
             "episode.obs": episode.obs,
             "episode.actions": np.array(episode.actions, np.float32),
         }
-        facts = {
-            "episode": {"number": episode.number, "seed": episode.seed, "total": episode.total},
-            "seconds": self._seconds(),
-        }
+        names = ("number", "seed", "total", "over")
+        facts = {"episode": {name: getattr(episode, name) for name in names}, "seconds": self._seconds()}
         self.evaluations.sync()
         checkpoint.save(self.directory.checkpoint, Saved(self.step, arrays, facts), self.replay)
         self.saved_at = time.monotonic()
@@ -205,11 +191,31 @@ class Trainer:
         if self.evaluator:
             self.evaluator.close()
 
+    def _interact(self) -> None:
+        """One step in the environment; where that fails, nothing has changed since the step before."""
+        try:
+            if self.episode.over:
+                self._begin_episode(self.episode.number + 1)
+            episode = self.episode
+            action = self._choose_action(episode.obs)
+            next_obs, reward, terminated, truncated = self.env.step(action)
+        except EnvironmentFault as fault:
+            self.save()
+            place = self.directory.path
+            raise SmrlError(f"at step {self.step + 1:,}: {fault}; all before it is saved in {place}.") from fault
+        self.replay.add(episode.obs, action, reward, next_obs, terminated, truncated)
+        episode.obs = next_obs
+        episode.actions.append(action)
+        episode.total += reward
+        episode.over = terminated or truncated
+        if episode.over:
+            self.training_returns.append(episode.total)
+
     def _choose_action(self, obs: np.ndarray) -> np.ndarray:
         if self.step < self.experiment.warmup:
             uniform = generator(self.experiment.seed, Purpose.WARM_UP, self.step)
             return uniform.uniform(-1, 1, self.env.spec.action_size).astype(np.float32)
-        action = np.asarray(self._explore(self.state, obs, self.step))
+        action = np.asarray(self._explore.bind(self.state)(obs, self.step))
         if not np.isfinite(action).all():
             raise SmrlError(
                 f"the policy's action at step {self.step + 1:,} is not finite: training has diverged; lower the "
@@ -227,7 +233,13 @@ class Trainer:
     def _evaluate(self) -> None:
         if self.evaluator is None:
             self.evaluator = Evaluator(self.make_env, self.experiment.eval_episodes, self.experiment.seed)
-        returns = self.evaluator(lambda obs: np.asarray(self._exploit(self.state, obs))).returns
+        policy = self._exploit.bind(self.state)
+        try:
+            returns = self.evaluator(lambda obs: np.asarray(policy(obs))).returns
+        except EnvironmentFault as fault:
+            raise SmrlError(
+                f"in the evaluation at step {self.step:,}: {fault}; the last checkpoint is kept."
+            ) from fault
         values = {
             "mean": float(returns.mean()),
             "sd": float(returns.std()),
@@ -272,7 +284,7 @@ class Trainer:
         for action in actions:
             obs = self.env.step(action)[0]
         if np.array_equal(obs, saved.arrays["episode.obs"]):
-            self.episode = Episode(facts["number"], facts["seed"], obs, actions, facts["total"])
+            self.episode = Episode(obs=obs, actions=actions, **facts)
         else:
             self.meter.say(
                 "the environment did not repeat its episode (it is not deterministic); a new episode starts, "

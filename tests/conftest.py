@@ -6,7 +6,9 @@ from pathlib import Path
 import jax
 import pytest
 
-os.environ.setdefault("PJRT_NPROC", "1")
+from smrl import runtime
+
+os.environ.setdefault(runtime.THREADS, "1")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -17,7 +19,7 @@ def _compilation_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
         "jax_persistent_cache_min_entry_size_bytes": -1,
     }
     for name, value in settings.items():
-        jax.config.update(name, value)  # type: ignore[no-untyped-call]
+        jax.config.update(name, value)
         os.environ[name.upper()] = str(value)  # for the processes that tests start
 
 

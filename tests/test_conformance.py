@@ -129,7 +129,7 @@ def test_compiles_once(name: str) -> None:
         for step in (2, 3, 4):  # across a change of the schedule
             state, _ = learn(name, "3:2,1")(state, batches(algorithm, seed=step), step, jax.random.key(step))
     finally:
-        jax.monitoring.clear_event_listeners()  # type: ignore[no-untyped-call]
+        jax.monitoring.clear_event_listeners()
     assert not [event for event in compilations if "backend_compile" in event]
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from smrl import threads
+from smrl import runtime
 from smrl.errors import SmrlError
 from smrl.experiment import Experiment
 from smrl.interruption import Interrupted, Interruption
@@ -32,7 +32,7 @@ class Worker:
         }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "smrl.experiments.worker", json.dumps(task)],
-            env=os.environ | {threads.VARIABLE: str(width)},
+            env=os.environ | {runtime.THREADS: str(width)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

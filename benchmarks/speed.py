@@ -1,0 +1,206 @@
+"""How fast smrl is on this machine: `make bench`.
+
+For one thread and for all cores, each in a process of its own: the peak of the machine's matrix multiplication,
+milliseconds per update and their share of that peak, and what a step costs besides its updates.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from smrl import envs, runtime
+from smrl.acting import Reader
+from smrl.algorithms import ALGORITHMS
+from smrl.evaluate import Evaluator
+from smrl.experiment import design
+from smrl.progress import Board
+from smrl.reuse import learner
+from smrl.rundir import RunDirectory
+from smrl.session import Session
+from smrl.train import Trainer
+from smrl.types import Spec, Tick, Transition
+
+SPEC = Spec(obs_size=17, action_size=6)  # HalfCheetah and Walker2d
+BATCH = 256
+REPEATS = 5
+
+
+def best_seconds(call: Callable[[], Any], number: int) -> float:
+    """Seconds per call: the best of several repeats, since whatever else the machine does only adds to it."""
+    call()
+    times = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        for _ in range(number):
+            call()
+        times.append((time.perf_counter() - began) / number)
+    return min(times)
+
+
+def peak() -> float:
+    """FLOP/s of a large float32 matrix multiplication."""
+    size = 2048
+    matrix = jnp.ones((size, size)) / size
+    multiply = jax.jit(lambda a, b: a @ b)
+    return 2 * size**3 / best_seconds(lambda: jax.block_until_ready(multiply(matrix, matrix)), 3)
+
+
+def random_batch() -> Transition:
+    draw = np.random.default_rng(0)
+
+    def normal(*shape: int) -> Any:
+        return draw.standard_normal((1, BATCH, *shape), np.float32)
+
+    discount: Any = np.full((1, BATCH), 0.99, np.float32)
+    return Transition(normal(17), np.tanh(normal(6)), normal(), discount, normal(17))
+
+
+def update_speed(name: str, reuse: int) -> tuple[float, float]:
+    """Seconds and FLOP of one update, as part of `reuse` of them on a batch."""
+    entry = ALGORITHMS[name]
+    algorithm, key, batches = entry.make(entry.config(), SPEC), jax.random.key(0), random_batch()
+    state = jax.jit(algorithm.init)(key)
+    batch = jax.tree.map(lambda field: field[0], batches)
+    tick = Tick(jnp.asarray(2), jnp.asarray(0), 1, key)
+    cost: Any = jax.jit(algorithm.update).lower(state, batch, tick, key).compile().cost_analysis()
+    learn, box = learner(algorithm, reuse), [state]
+
+    def call() -> None:
+        box[0], _ = learn(box[0], batches, 2, key)  # an even step, on which TD3's actor learns too
+        jax.block_until_ready(box[0])
+
+    return best_seconds(call, max(3, 60 // reuse)) / reuse, cost["flops"]
+
+
+def around_updates(env_name: str) -> dict[str, float]:
+    """Seconds of a training step without its updates, of its environment alone, and of a checkpoint."""
+    experiment = design("sac", env_name, reuse=10, warmup=1000, eval_every=10**9)
+    make_env = partial(envs.make, env_name)
+    with tempfile.TemporaryDirectory() as folder:
+        session = Session(runs=Path(folder), quiet=True, checkpoint_seconds=1e9)
+        directory, env = RunDirectory.of(experiment, session.runs), make_env()
+        with directory.locked():
+            directory.write_config(experiment, env, runtime.threads())
+            trainer = Trainer(experiment, session, directory, env, make_env, Board(quiet=True).meter("", 1))
+            trainer.begin()
+            for _ in range(experiment.warmup + 20):
+                trainer.advance()
+            _, metrics = trainer._learn(jax.tree.map(jnp.copy, trainer.state), random_batch_for(env), 1)
+            trainer._learn = lambda state, batches, step: (state, metrics)  # type: ignore[assignment]
+            step = best_seconds(trainer.advance, 1000)
+            began = time.perf_counter()
+            trainer.save()
+            save = time.perf_counter() - began
+            trainer.close()
+    return {"step": step, "environment": bare_step(make_env), "checkpoint": save}
+
+
+def random_batch_for(env: Any) -> Transition:
+    sizes = ((env.spec.obs_size,), (env.spec.action_size,), (), (), (env.spec.obs_size,))
+    zeros: list[Any] = [np.zeros((1, BATCH, *size), np.float32) for size in sizes]
+    return Transition(*zeros)
+
+
+def bare_step(make_env: Callable[[], Any]) -> float:
+    """Seconds of a step of the Gymnasium environment alone, with resets."""
+    env = make_env().env
+    env.reset(seed=0)
+    actions = np.random.default_rng(0).uniform(
+        env.action_space.low, env.action_space.high, (1000, *env.action_space.shape)
+    )
+
+    def play() -> None:
+        for action in actions.astype(np.float32):
+            _, _, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                env.reset()
+
+    return best_seconds(play, 1) / len(actions)
+
+
+def evaluation_ratio(env_name: str) -> float:
+    """The cost of an evaluation of 10 episodes over that of stepping its environments with the same actions."""
+    make_env = partial(envs.make, env_name)
+    evaluator = Evaluator(make_env, 10, seed=0)
+    entry = ALGORITHMS["sac"]
+    algorithm = entry.make(entry.config(), evaluator.envs[0].spec)
+    state = jax.jit(algorithm.init)(jax.random.key(0))
+    exploit = Reader(algorithm.exploit, state, np.zeros((1, evaluator.envs[0].spec.obs_size), np.float32)).bind(state)
+    played: list[np.ndarray] = []
+
+    def policy(obs: np.ndarray) -> np.ndarray:
+        played.append(np.asarray(exploit(obs)))
+        return played[-1]
+
+    lengths = evaluator(policy).lengths
+    # The same actions in the environments' own units, scaled beforehand.
+    low, high = evaluator.envs[0].bounds
+    actions = [low + (high - low) * (np.stack(played)[:, index] + 1) / 2 for index in range(len(lengths))]
+
+    def bare() -> None:
+        for index, length in enumerate(lengths):
+            env = evaluator.envs[index].env
+            env.reset(seed=evaluator.seeds[index])
+            for action in actions[index][:length]:
+                env.step(action)
+
+    def whole() -> None:
+        evaluator(lambda obs: np.asarray(exploit(obs)))
+
+    return best_seconds(whole, 1) / best_seconds(bare, 1)
+
+
+def measure() -> dict[str, Any]:
+    """All measurements of one process."""
+    top = peak()
+    updates = {f"{name} reuse {reuse}": update_speed(name, reuse) for name in ALGORITHMS for reuse in (1, 10)}
+    return {
+        "threads": runtime.threads(),
+        "peak": top,
+        "updates": {name: [seconds, flop / seconds / top] for name, (seconds, flop) in updates.items()},
+        "around": {name: around_updates(name) for name in ("Pendulum-v1", "Hopper-v4")},
+        "evaluation": {name: evaluation_ratio(name) for name in ("Pendulum-v1", "Hopper-v4")},
+    }
+
+
+def show(results: list[dict[str, Any]]) -> None:
+    out = Console(width=110)
+    heads = [f"{result['threads']} thread(s)" for result in results]
+    table = Table("", *heads, title="updates: 17 observations, 6 actions, batch 256; milliseconds (share of peak)")
+    table.add_row("peak, GFLOP/s", *(f"{result['peak'] / 1e9:.0f}" for result in results))
+    for name in results[0]["updates"]:
+        cells = [result["updates"][name] for result in results]
+        table.add_row(name, *(f"{seconds * 1e3:.2f} ({share:.0%})" for seconds, share in cells))
+    out.print(table)
+    table = Table("", *heads, title="a step of SAC without its updates, in milliseconds")
+    for name in results[0]["around"]:
+        for part in ("step", "environment", "checkpoint"):
+            cells = [result["around"][name][part] for result in results]
+            table.add_row(f"{name}: {part}", *(f"{seconds * 1e3:.3f}" for seconds in cells))
+        ratios = [result["evaluation"][name] for result in results]
+        table.add_row(f"{name}: evaluation / bare stepping", *(f"{ratio:.2f}" for ratio in ratios))
+    out.print(table)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["worker"]:
+        runtime.start()
+        print(json.dumps(measure()))
+    else:
+        counts = sorted({1, len(os.sched_getaffinity(0))})
+        command = [sys.executable, "-m", "benchmarks.speed", "worker"]
+        outputs = [subprocess.check_output(command, env=os.environ | {runtime.THREADS: str(n)}) for n in counts]
+        show([json.loads(output) for output in outputs])

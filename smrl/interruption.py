@@ -31,8 +31,8 @@ class Interruption:
         self.signal = number
 
 
-class Interrupted(BaseException):
-    """A run was stopped by a signal and has saved itself; not an `Exception`, as KeyboardInterrupt is none."""
+class Interrupted(KeyboardInterrupt):
+    """A run was stopped by a signal and has saved itself."""
 
     def __init__(self, number: int, sentence: str) -> None:
         super().__init__(sentence)

@@ -66,6 +66,7 @@ def _start_wandb(folder: Path, config: dict[str, Any], project: str) -> Any:
         raise SmrlError('Weights & Biases is not installed; pip install "smrl[wandb]" adds it.') from None
     name = "-".join(folder.parts[-3:])
     settings = wandb.Settings(silent=True)
-    run = wandb.init(project=project, name=name, dir=folder, config=config, settings=settings)
+    # A continued run is another one of the same group: W&B cannot take back what came after the checkpoint.
+    run = wandb.init(project=project, name=name, group=name, dir=folder, config=config, settings=settings)
     run.define_metric("*", step_metric="step")
     return run

@@ -102,6 +102,13 @@ class RunDirectory:
                 "nothing was changed: use the same settings or another --runs folder."
             )
 
+    def version_changes(self) -> list[str]:
+        """What has another version now than when the run was last trained."""
+        old = self.read_config()["versions"] if self.config.exists() else {}
+        return [
+            f"{name} was {old[name]} and is {new} now" for name, new in _versions().items() if old.get(name, new) != new
+        ]
+
     def write_config(self, experiment: Experiment[Any], env: Environment, threads: int) -> None:
         """Record everything needed to repeat the run."""
         config = {
@@ -109,8 +116,7 @@ class RunDirectory:
             "spec": dataclasses.asdict(env.spec),
             "action_bounds": [bound.tolist() for bound in env.bounds],
             "threads": threads,
-            "versions": {name: version(name) for name in ("smrl", "jax", "flax", "optax", "gymnasium", "numpy")}
-            | {"python": platform.python_version()},
+            "versions": _versions(),
             "machine": f"{platform.machine()} {platform.system()}",
             "git_commit": _git_commit(),
         }
@@ -121,6 +127,11 @@ class RunDirectory:
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = json.loads(json.dumps(config))  # tuples become lists, as in the file
     return plain | plain.pop("hyper")
+
+
+def _versions() -> dict[str, str]:
+    names = ("smrl", "jax", "jaxlib", "flax", "optax", "gymnasium", "mujoco", "numpy")
+    return {name: version(name) for name in names} | {"python": platform.python_version()}
 
 
 def _git_commit() -> str | None:

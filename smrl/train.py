@@ -70,10 +70,12 @@ def carry_out(experiment: Experiment[Any], session: Session, make_env: Callable[
     env = make_env()
     with directory.locked(), Interruption() as interruption:
         directory.refuse_another(experiment)
-        before = checkpoint.load(directory.checkpoint, meter.say)
+        before = checkpoint.load(directory.checkpoint, lambda sentence: None)
         if before and before.step >= experiment.steps:
             meter.say(f"finished already, {before.step:,} steps; see {directory.path}")
             return Run(directory.path)
+        for change in directory.version_changes():
+            meter.say(f"{change}, so the last bits may differ from a run that was never interrupted.")
         _settle_threads(session.threads, directory)
         directory.write_config(experiment, env, runtime.threads())
         trainer = Trainer(experiment, session, directory, env, make_env, meter)

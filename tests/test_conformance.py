@@ -104,6 +104,15 @@ def test_reuse_equals_manual_updates(name: str, times: int) -> None:
 
 
 @every_algorithm
+def test_targets_start_as_copies(name: str) -> None:
+    state = start(name)
+    for part in (part for part in state._fields if part.startswith("target_")):
+        assert not differs(getattr(state, part), getattr(state, part.removeprefix("target_")).params)
+    if "log_alpha" in state._fields:
+        assert state.log_alpha.params == 0
+
+
+@every_algorithm
 def test_same_seed_same_result_and_other_seed_another(name: str) -> None:
     data = batches(make(name))
     first, second, third = (learn(name, 4)(start(name, seed), data, 2, jax.random.key(seed))[0] for seed in (0, 0, 1))

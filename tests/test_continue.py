@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -163,10 +164,20 @@ def test_a_damaged_checkpoint_costs_only_time(undisturbed: tuple[str, Path], tmp
         file.write(os.urandom(100))
     code, _, errors = run(*train(env, tmp_path))
     assert code == 0
-    assert "is damaged" in errors
+    assert errors.count("is damaged") == 1
     assert "continuing at step" in errors
     assert outcome(env, tmp_path) == outcome(env, reference)
     assert load(place(env, tmp_path)).policy is not None
+
+
+def test_a_changed_version_is_said(undisturbed: tuple[str, Path], tmp_path: Path) -> None:
+    env, reference = undisturbed
+    shutil.copytree(reference, tmp_path, dirs_exist_ok=True)
+    config = place(env, tmp_path) / "config.json"
+    config.write_text(re.sub(r'"jax": "[^"]*"', '"jax": "0.0.1"', config.read_text()))
+    code, _, errors = run(*train(env, tmp_path), "--steps", "701")
+    assert code == 0, errors
+    assert "jax was 0.0.1 and is" in errors
 
 
 def test_an_environment_that_does_not_repeat_itself_says_so(tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""Several episodes at once give what one after the other gives."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from smrl import envs
+from smrl.evaluate import AT_ONCE, Evaluator
+
+
+def lean(obs: np.ndarray) -> np.ndarray:
+    """A policy of sorts for Hopper: falls at various times."""
+    return np.tanh(obs[:, :3])
+
+
+@pytest.mark.parametrize("episodes", [1, 10, AT_ONCE + 5])
+def test_returns_are_those_of_single_episodes(episodes: int) -> None:
+    evaluator = Evaluator(partial(envs.make, "Hopper-v4"), episodes, seed=3)
+    returns, lengths = evaluator(lean)
+    env = envs.make("Hopper-v4")
+    for seed, expected_return, expected_length in zip(evaluator.seeds, returns, lengths, strict=True):
+        obs, total, length, over = env.reset(seed), 0.0, 0, False
+        while not over:
+            obs, reward, terminated, truncated = env.step(lean(obs[None])[0])
+            total, length, over = total + reward, length + 1, terminated or truncated
+        assert (total, length) == (expected_return, expected_length)
+    assert len(set(lengths)) > 1 or episodes == 1
+    env.close()
+    evaluator.close()
+
+
+def test_every_evaluation_sees_the_same_starts() -> None:
+    evaluator = Evaluator(partial(envs.make, "Pendulum-v1"), 4, seed=0)
+    first = evaluator(lambda obs: np.zeros((4, 1), np.float32)).returns
+    second = evaluator(lambda obs: np.zeros((4, 1), np.float32)).returns
+    np.testing.assert_array_equal(first, second)
+    assert len(set(first)) == 4
+    evaluator.close()

@@ -72,6 +72,7 @@ def carry_out(experiment: Experiment[Any], session: Session, make_env: Callable[
         directory.refuse_another(experiment)
         before = checkpoint.load(directory.checkpoint, lambda sentence: None)
         if before and before.step >= experiment.steps:
+            meter.advance(before.step)
             meter.say(f"finished already, {before.step:,} steps; see {directory.path}")
             return Run(directory.path)
         for change in directory.version_changes():

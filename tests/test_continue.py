@@ -135,6 +135,20 @@ def outcome_lines(env: str, runs: Path) -> list[bytes]:
     return (place(env, runs) / "evaluations.csv").read_bytes().splitlines()
 
 
+def test_an_interrupted_comparison_saves_its_runs(tmp_path: Path) -> None:
+    words = ("compare", "ddpg", "Pendulum-v1", "--reuse", "1", "2", "--seeds", "1", "--runs", tmp_path, *SMALL)
+    settings = ("--steps", "100000", "--warmup", "100", "--eval-every", "50", "--eval-episodes", "1")
+    process = start(*words, *settings)
+    while len(list(tmp_path.glob("*/*/*/evaluations.csv"))) < 2:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130, errors
+    assert "every run is saved" in errors
+    assert "Traceback" not in errors
+    assert len(list(tmp_path.glob("*/*/*/checkpoint/*/manifest.json"))) == 2
+
+
 def test_finished_runs_are_left_alone(undisturbed: tuple[str, Path]) -> None:
     env, reference = undisturbed
     before = {path: path.stat().st_mtime_ns for path in reference.rglob("*") if path.is_file()}

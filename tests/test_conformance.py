@@ -20,7 +20,7 @@ SMALL = {"actor_hidden": (32, 32), "critic_hidden": (32, 32)}
 
 # name → optimiser steps of M reuses at an odd and at an even environment step, as the paper's loops say
 OPTIMISER_STEPS: dict[str, dict[str, tuple[int, int]]] = {
-    "ddpg": {"actor": (1, 1), "critic": (1, 1)},
+    "ddpg": {"actor": (1, 1), "critics": (1, 1)},
     "td3": {"actor": (0, 1), "critics": (1, 1)},
     "sac": {"actor": (1, 1), "critics": (1, 1), "log_alpha": (1, 1)},
 }

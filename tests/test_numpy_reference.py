@@ -167,11 +167,10 @@ def adams(trained: gradients.Trained) -> list[reference.Adam]:
 
 def in_numpy(state: Any) -> reference.State:
     """A state of any of the three algorithms in float64."""
-    single = hasattr(state, "critic")
     return reference.State(
         actor=adams(state.actor)[0],
-        critics=adams(state.critic if single else state.critics),
-        target_critics=members(state.target_critic if single else state.target_critics),
+        critics=adams(state.critics),
+        target_critics=members(state.target_critics),
         target_actor=network(state.target_actor) if hasattr(state, "target_actor") else [],
         log_alpha=adams(state.log_alpha)[0] if hasattr(state, "log_alpha") else reference.Adam(),
     )

@@ -9,19 +9,14 @@ the actor and the targets move M times every d-th step and not at all between.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from smrl import gradients, targets
 from smrl.algorithms.checks import check_hyperparameters
+from smrl.algorithms.deterministic import State, pieces
 from smrl.algorithms.exploration import gaussian_noise
 from smrl.errors import require
-from smrl.gradients import Trained
-from smrl.networks import Critic, DeterministicActor, ensemble
-from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Tick, Transition
+from smrl.types import Algorithm, Key, Metrics, Spec, Tick, Transition
 
 
 @dataclass(frozen=True)
@@ -43,74 +38,20 @@ class TD3:
         require(self.delay >= 1, f"delay must be at least 1, not {self.delay}.")
 
 
-class State(NamedTuple):
-    """What is learned."""
-
-    actor: Trained
-    critics: Trained
-    target_actor: Params
-    target_critics: Params
-
-
 def td3(config: TD3, spec: Spec) -> Algorithm[State]:
     """TD3 for an environment."""
-    actor = DeterministicActor(config.actor_hidden, spec.action_size)
-    critics = ensemble(Critic(config.critic_hidden), 2)
-    actor_optimiser = gradients.adam(config.actor_learning_rate)
-    critic_optimiser = gradients.adam(config.critic_learning_rate)
-
-    def init(key: Key) -> State:
-        actor_key, critic_key = jax.random.split(key)
-        obs, action = jnp.zeros((1, spec.obs_size)), jnp.zeros((1, spec.action_size))
-        actor_params = actor.init(actor_key, obs)
-        critic_params = critics.init(critic_key, obs, action)
-        return State(
-            gradients.start(actor_params, actor_optimiser),
-            gradients.start(critic_params, critic_optimiser),
-            target_actor=actor_params,
-            target_critics=critic_params,
-        )
-
-    def update_critics(state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
-        next_action = actor.apply(state.target_actor, batch.next_obs)
-        next_action = gaussian_noise(next_action, config.target_noise, key, config.noise_clip)
-        next_q = critics(state.target_critics, batch.next_obs, next_action)
-        y = targets.bellman(batch, targets.clipped_double(next_q))
-
-        def loss(params: Params) -> tuple[Array, Metrics]:
-            q = critics(params, batch.obs, batch.action)
-            value = gradients.squared_error(q, y)
-            return value, {"critic_loss": value, "q": q.mean()}
-
-        new_critics, metrics = gradients.descend(state.critics, loss, critic_optimiser)
-        return state._replace(critics=new_critics), metrics
-
-    def update_actor_and_targets(state: State, batch: Transition) -> State:
-        def loss(params: Params) -> tuple[Array, Metrics]:
-            q = critics(state.critics.params, batch.obs, actor.apply(params, batch.obs))
-            return -q[0].mean(), {}
-
-        new_actor, _ = gradients.descend(state.actor, loss, actor_optimiser)
-        return state._replace(
-            actor=new_actor,
-            target_actor=targets.soft_update(state.target_actor, new_actor.params, config.tau),
-            target_critics=targets.soft_update(state.target_critics, state.critics.params, config.tau),
-        )
+    parts = pieces(config, spec, critics=2)
 
     def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
-        state, metrics = update_critics(state, batch, key)
+        next_action = parts.actor.apply(state.target_actor, batch.next_obs)
+        next_action = gaussian_noise(next_action, config.target_noise, key, config.noise_clip)
+        state, metrics = parts.update_critics(state, batch, next_action)
         state = jax.lax.cond(
             tick.step % config.delay == 0,
-            lambda state: update_actor_and_targets(state, batch),
+            lambda state: parts.update_targets(parts.update_actor(state, batch)[0]),
             lambda state: state,
             state,
         )
         return state, metrics
 
-    def exploit(state: State, obs: Array | np.ndarray) -> Array:
-        return actor.apply(state.actor.params, obs)
-
-    def explore(state: State, obs: Array | np.ndarray, step: Array, key: Key) -> Array:
-        return gaussian_noise(exploit(state, obs), config.exploration_noise, key)
-
-    return Algorithm(init, explore, exploit, update)
+    return Algorithm(parts.init, parts.explore, parts.exploit, update)

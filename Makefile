@@ -18,7 +18,7 @@ test: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n $(CORES) --dist loadfile -m "not slow"
+	$(BIN)/pytest -n $(CORES) --dist worksteal -m "not slow"
 
 test-slow: install
 	$(BIN)/pytest -n $(CORES) -m slow

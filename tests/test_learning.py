@@ -1,0 +1,45 @@
+"""Every algorithm must learn a small real task: Pendulum-v1 in 2,500 steps, of which 500 are random."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import smrl
+from smrl.algorithms import ALGORITHMS
+
+SOLVED, HOPELESS = -300, -500  # a random policy returns about -1,200; the best possible is about -150
+SEEDS = (0, 1, 2)
+MAY_FORGET = {"ddpg"}  # overestimation, which reuse accumulates (the paper on Ant), can undo what was learned
+
+
+def returns(algorithm: str, reuse: int, seed: int, runs: Path) -> np.ndarray:
+    """The mean return of every evaluation."""
+    run = smrl.train(
+        algorithm,
+        "Pendulum-v1",
+        reuse=reuse,
+        seed=seed,
+        steps=2500,
+        warmup=500,
+        eval_every=250,
+        runs=runs,
+        quiet=True,
+    )
+    return run.record.returns
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_one_seed_solves_it_with_reuse(algorithm: str, tmp_path: Path) -> None:
+    assert returns(algorithm, 10, 0, tmp_path).max() >= SOLVED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_reuse_solves_what_the_base_algorithm_does_not(algorithm: str, tmp_path: Path) -> None:
+    """In the mean of three seeds, at the same number of interactions."""
+    with_reuse = np.mean([returns(algorithm, 10, seed, tmp_path) for seed in SEEDS], axis=0)
+    base = np.mean([returns(algorithm, 1, seed, tmp_path) for seed in SEEDS], axis=0)
+    assert with_reuse.max() >= SOLVED
+    assert with_reuse[-1] >= SOLVED or algorithm in MAY_FORGET
+    assert base.max() < HOPELESS

@@ -4,13 +4,14 @@ For one thread and for all cores, each in a process of its own: the peak of the 
 milliseconds per update and their share of that peak, and what a step costs besides its updates.
 """
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,9 +86,10 @@ def update_speed(name: str, reuse: int) -> tuple[float, float]:
     return best_seconds(call, max(3, 60 // reuse)) / reuse, cost["flops"]
 
 
-def around_updates(env_name: str) -> dict[str, float]:
-    """Seconds of a training step without its updates, of its environment alone, and of a checkpoint."""
-    experiment = design("sac", env_name, reuse=10, warmup=1000, eval_every=10**9)
+@contextlib.contextmanager
+def training(env_name: str, reuse: int) -> Iterator[Trainer]:
+    """A run of SAC that has begun to learn and will neither evaluate nor save by itself."""
+    experiment = design("sac", env_name, reuse=reuse, warmup=1000, eval_every=10**9)
     make_env = partial(envs.make, env_name)
     with tempfile.TemporaryDirectory() as folder:
         session = Session(runs=Path(folder), quiet=True, checkpoint_seconds=1e9)
@@ -96,22 +98,30 @@ def around_updates(env_name: str) -> dict[str, float]:
             directory.write_config(experiment, env, runtime.threads())
             trainer = Trainer(experiment, session, directory, env, make_env, Board(quiet=True).meter("", 1))
             trainer.begin()
-            for _ in range(experiment.warmup + 20):
+            for _ in range(experiment.warmup + 10):
                 trainer.advance()
-            _, metrics = trainer._learn(jax.tree.map(jnp.copy, trainer.state), random_batch_for(env), 1)
-            trainer._learn = lambda state, batches, step: (state, metrics)  # type: ignore[assignment]
-            step = best_seconds(trainer.advance, 1000)
-            began = time.perf_counter()
-            trainer.save()
-            save = time.perf_counter() - began
+            yield trainer
             trainer.close()
-    return {"step": step, "environment": bare_step(make_env), "checkpoint": save}
 
 
-def random_batch_for(env: Any) -> Transition:
-    sizes = ((env.spec.obs_size,), (env.spec.action_size,), (), (), (env.spec.obs_size,))
-    zeros: list[Any] = [np.zeros((1, BATCH, *size), np.float32) for size in sizes]
-    return Transition(*zeros)
+def around_updates(env_name: str) -> dict[str, float]:
+    """Steps per second; seconds of a step without its updates, of its environment alone, and of a checkpoint."""
+    speeds = {}
+    for reuse in (1, 10):
+        with training(env_name, reuse) as trainer:
+            speeds[f"steps per second, reuse {reuse}"] = 1 / best_seconds(trainer.advance, 100 // reuse)
+    with training(env_name, 1) as trainer:
+        trainer._learn = lambda state, batches, step: (state, {})  # type: ignore[assignment]
+        step = best_seconds(trainer.advance, 1000)
+        began = time.perf_counter()
+        trainer.save()
+        save = time.perf_counter() - began
+    milliseconds = {
+        "step without updates, ms": step,
+        "environment alone, ms": bare_step(partial(envs.make, env_name)),
+        "checkpoint, ms": save,
+    }
+    return speeds | {name: 1e3 * seconds for name, seconds in milliseconds.items()}
 
 
 def bare_step(make_env: Callable[[], Any]) -> float:
@@ -185,11 +195,10 @@ def show(results: list[dict[str, Any]]) -> None:
         cells = [result["updates"][name] for result in results]
         table.add_row(name, *(f"{seconds * 1e3:.2f} ({share:.0%})" for seconds, share in cells))
     out.print(table)
-    table = Table("", *heads, title="a step of SAC without its updates, in milliseconds")
+    table = Table("", *heads, title="training SAC, end to end")
     for name in results[0]["around"]:
-        for part in ("step", "environment", "checkpoint"):
-            cells = [result["around"][name][part] for result in results]
-            table.add_row(f"{name}: {part}", *(f"{seconds * 1e3:.3f}" for seconds in cells))
+        for part in results[0]["around"][name]:
+            table.add_row(f"{name}: {part}", *(f"{result['around'][name][part]:.3g}" for result in results))
         ratios = [result["evaluation"][name] for result in results]
         table.add_row(f"{name}: evaluation / bare stepping", *(f"{ratio:.2f}" for ratio in ratios))
     out.print(table)

@@ -38,7 +38,7 @@ def play(run: Run, video: Path | None, episodes: int) -> list[float]:
                     total, over = total + reward, terminated or truncated
                 returns.append(total)
     except EnvironmentFault as fault:
-        raise SmrlError(f"{fault}; off-screen rendering needs the system's libegl1, libgl1 and libosmesa6.") from fault
+        raise SmrlError(f"{fault}; off-screen rendering needs the system's libegl1 and libgl1.") from fault
     finally:
         env.close()
     return returns

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from smrl import envs
+from smrl import envs, runtime
 from smrl.algorithms import ALGORITHMS
 from smrl.envs.catalogue import families
 from smrl.envs.check import check
@@ -138,6 +138,7 @@ def evaluate_command(words: Sequence[str]) -> None:
     command = _parse(words, "evaluate", Evaluate)
     require(command.episodes >= 1, f"episodes must be at least 1, not {command.episodes}.")
     run = load(command.run)
+    runtime.start(run.threads)  # so that the episodes of the run's own evaluations come out the same
     policy = run.policy
     evaluator = Evaluator(partial(envs.make, run.experiment.env), command.episodes, run.experiment.seed)
     returns, lengths = evaluator(policy.normalised)
@@ -152,7 +153,9 @@ def play_command(words: Sequence[str]) -> None:
     """`smrl play RUN --video play.mp4`: watch the greedy policy."""
     command = _parse(words, "play", Play)
     require(command.episodes >= 1, f"episodes must be at least 1, not {command.episodes}.")
-    returns = play(load(command.run), command.video, command.episodes)
+    run = load(command.run)
+    runtime.start(run.threads)
+    returns = play(run, command.video, command.episodes)
     where = f"; the video is {command.video}" if command.video else ""
     out.print(f"return {', '.join(f'{value:,.1f}' for value in returns)}{where}")
 
@@ -162,7 +165,7 @@ def check_env_command(words: Sequence[str]) -> None:
     command = _parse(words, "check-env", CheckEnv)
     findings = check(command.env)
     for finding in findings:
-        out.print(f"[bold]{finding.level}[/]: {escape(finding.what)} {escape(finding.meaning)}")
+        out.print(f"[bold]{finding.level}[/]: {escape(finding.what)}. {escape(finding.meaning)}")
     errors = sum(finding.level == "error" for finding in findings)
     require(errors == 0, f"{command.env} is not fit for training: {errors} error(s), listed above, must be mended.")
     out.print(f"{command.env} is fit for training.")

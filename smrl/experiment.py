@@ -72,7 +72,7 @@ class Experiment(Settings[Hyper]):
     """One run's settings."""
 
     reuse: ReuseArgument
-    """How often each batch is updated on (the paper's M); a schedule reads 10:300000,1."""
+    """How often each batch is updated on (the paper's M); 10:300000,1 is ten until step 300,000, then one."""
     seed: int = 0
     """Decides every random number of the run."""
 

@@ -10,18 +10,19 @@ import numpy as np
 
 from smrl.errors import SmrlError
 
+CONTINUES = (
+    "or choose another place with --runs, then start the same command again: it continues from the last checkpoint"
+)
+
 
 @contextmanager
-def writing(what: Path) -> Iterator[None]:
+def writing(what: Path, advice: str = CONTINUES) -> Iterator[None]:
     """Turn a full or unwritable disk into one sentence."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SmrlError(
-            f"cannot write {what}: {reason}; make room or choose another place with --runs, then start the same "
-            "command again: it continues from the last checkpoint."
-        ) from error
+        raise SmrlError(f"cannot write {what}: {reason}; make room {advice}.") from error
 
 
 def sync(path: Path) -> None:

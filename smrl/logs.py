@@ -19,8 +19,13 @@ class CsvLog:
         self.path, self.columns = path, columns
         kept = [",".join(columns)]
         if path.exists():
-            whole_lines = path.read_text().split("\n")[1:-1]  # a line that was cut off has no end
-            kept += [line for line in whole_lines if int(line.split(",", 1)[0]) <= continue_at]
+            whole_lines = path.read_text(errors="replace").split("\n")[1:-1]  # a line that was cut off has no end
+            steps = [line.partition(",")[0] for line in whole_lines]
+            kept += [
+                line
+                for line, step in zip(whole_lines, steps, strict=True)
+                if step.isdigit() and int(step) <= continue_at
+            ]
         with writing(path):
             write_atomically(path, "".join(f"{line}\n" for line in kept).encode())
 

@@ -50,7 +50,7 @@ def _film(video: Path | None, fps: float) -> Iterator[Callable[[Any], None]]:
     if video is None:
         yield lambda picture: None
         return
-    with writing(video):
+    with writing(video, "or write to another place"):
         video.parent.mkdir(parents=True, exist_ok=True)
         with iio.imopen(video, "w", plugin="pyav") as file:
             file.init_video_stream("libx264", fps=int(fps))

@@ -51,6 +51,11 @@ class Run:
         return RunDirectory(self.path).read_experiment()
 
     @property
+    def threads(self) -> int:
+        """XLA's threads when the run was trained."""
+        return int(RunDirectory(self.path).read_config()["threads"])
+
+    @property
     def record(self) -> Record:
         """Steps and mean returns of the evaluations so far."""
         return read_run(self.path)

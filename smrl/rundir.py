@@ -76,9 +76,12 @@ class RunDirectory:
         """What config.json says."""
         try:
             config: dict[str, Any] = json.loads(self.config.read_text())
+            missing = {"experiment", "spec", "action_bounds", "threads", "versions"} - config.keys()
+            if missing:
+                raise ValueError(f"it lacks {', '.join(sorted(missing))}")
         except (FileNotFoundError, NotADirectoryError):
             raise SmrlError(f"{self.path} is not a run: it has no config.json; give a run's folder.") from None
-        except ValueError as error:
+        except (ValueError, AttributeError) as error:
             raise SmrlError(f"{self.config} is damaged ({error}); delete the run to start anew.") from None
         return config
 

@@ -10,9 +10,14 @@ from smrl.errors import SmrlError
 THREADS = "PJRT_NPROC"
 
 
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def threads() -> int:
     """The number of threads that XLA has, or would have if it started now."""
-    return int(os.environ.get(THREADS) or len(os.sched_getaffinity(0)))
+    return int(os.environ.get(THREADS) or cores())
 
 
 def start(wanted: int | None = None) -> None:

@@ -46,6 +46,16 @@ class Schedule:
         boundaries = jnp.asarray(self.until, jnp.int32)
         return jnp.asarray(self.values, jnp.int32)[(boundaries < step).sum()]
 
+    def in_learning_steps(self, warmup: int, learn_every: int) -> "Schedule":
+        """The same schedule of environment steps, counted in the steps that learn.
+
+        >>> Schedule.of("10:300000,1").in_learning_steps(warmup=5000, learn_every=1)
+        Schedule(values=(10, 1), until=(295000,))
+        """
+        kept = [index for index, step in enumerate(self.until) if step > warmup]
+        until = tuple((self.until[index] - warmup - 1) // learn_every + 1 for index in kept)
+        return Schedule((*(self.values[index] for index in kept), self.values[-1]), until)
+
     def __str__(self) -> str:
         pieces = [f"{value}:{step}" for value, step in zip(self.values, self.until, strict=False)]
         return ",".join([*pieces, str(self.values[-1])])

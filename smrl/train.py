@@ -57,7 +57,7 @@ def train(
     """
     outer = {name: settings.pop(name) for name in Session.__dataclass_fields__ if name in settings}
     session = Session(**outer | {"runs": Path(outer.get("runs", "runs"))})
-    name = env if isinstance(env, str) else f"{env.__module__}.{env.__qualname__}"
+    name = env if isinstance(env, str) else getattr(env, "__qualname__", type(env).__name__)
     experiment = design(algorithm, name, preset, **settings)
     with Board(session.quiet) as board:
         meter = board.meter(experiment.title, experiment.steps)
@@ -127,7 +127,8 @@ class Trainer:
 
         seed = experiment.seed
         explore_key, learn_key = key(seed, Purpose.EXPLORE), key(seed, Purpose.LEARN)
-        explore, learn = self.algorithm.explore, learner(self.algorithm, experiment.reuse)
+        reuse = experiment.reuse.in_learning_steps(experiment.warmup, self.algorithm.learn_every)
+        explore, learn = self.algorithm.explore, learner(self.algorithm, reuse)
         self.template = jax.eval_shape(self.algorithm.init, learn_key)
         obs = np.zeros((1, env.spec.obs_size), np.float32)
         self._exploit = Reader(self.algorithm.exploit, self.template, obs)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,13 @@ def wait_for_checkpoint(process: subprocess.Popen[str], folder: Path, after: int
             return max(steps)
         time.sleep(0.01)
     return after
+
+
+def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool]) -> None:
+    """Wait for something that a process does."""
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.02)
 
 
 def test_killed_at_random_moments(undisturbed: tuple[str, Path], tmp_path: Path) -> None:
@@ -118,8 +126,8 @@ def test_interrupted_runs_save_themselves(
     env, reference = undisturbed
     never = ("--checkpoint-seconds", "1e9")
     process = start(*train(env, tmp_path), *never)
-    while not list(tmp_path.glob("*/*/*/evaluations.csv")) or len(outcome_lines(env, tmp_path)) < 4:
-        time.sleep(0.02)
+    files = f"{env}/*/seed0/evaluations.csv"
+    wait_until(process, lambda: any(len(file.read_bytes().splitlines()) > 3 for file in tmp_path.glob(files)))
     process.send_signal(number)
     _, errors = process.communicate()
     assert process.returncode == 128 + number, errors
@@ -131,16 +139,11 @@ def test_interrupted_runs_save_themselves(
     assert outcome(env, tmp_path) == outcome(env, reference)
 
 
-def outcome_lines(env: str, runs: Path) -> list[bytes]:
-    return (place(env, runs) / "evaluations.csv").read_bytes().splitlines()
-
-
 def test_an_interrupted_comparison_saves_its_runs(tmp_path: Path) -> None:
     words = ("compare", "ddpg", "Pendulum-v1", "--reuse", "1", "2", "--seeds", "1", "--runs", tmp_path, *SMALL)
     settings = ("--steps", "100000", "--warmup", "100", "--eval-every", "50", "--eval-episodes", "1")
     process = start(*words, *settings)
-    while len(list(tmp_path.glob("*/*/*/evaluations.csv"))) < 2:
-        time.sleep(0.05)
+    wait_until(process, lambda: len(list(tmp_path.glob("*/*/*/evaluations.csv"))) == 2)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130, errors

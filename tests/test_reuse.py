@@ -78,6 +78,15 @@ def test_schedules_read_as_written() -> None:
     assert Schedule.of(7) == Schedule.of("7") == Schedule((7,))
 
 
+def test_a_schedule_of_environment_steps_counts_the_warm_up() -> None:
+    schedule = Schedule.of("10:3,5:20,1")
+    for warmup, every in ((0, 1), (2, 1), (5, 1), (4, 3), (30, 2)):
+        learning = schedule.in_learning_steps(warmup, every)
+        for count in range(1, 30):
+            env_step = warmup + (count - 1) * every + 1
+            assert learning.at(count) == schedule.at(env_step)
+
+
 @pytest.mark.parametrize(
     "text", ["0", "-1", "ten", "10:", "10:5", "10:5,", "10:5:6,1", "10:5,2:5,1", "10:9,2:5,1", "1.5"]
 )

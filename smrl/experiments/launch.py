@@ -64,7 +64,7 @@ class Worker:
 
 def run_all(experiments: Sequence[Experiment[Any]], session: Session) -> list[Record]:
     """Train all experiments, or continue them, and read their records."""
-    cores = len(os.sched_getaffinity(0))
+    cores = runtime.cores()
     width = session.threads or max(1, cores // len(experiments))  # one thread each, unless cores would lie idle
     waiting, running, failures = list(experiments), list[Worker](), list[str]()
     with Interruption() as interruption, Board(session.quiet) as board:

@@ -1,10 +1,6 @@
 """The command line: parses, calls, prints."""
 
-import contextlib
 import dataclasses
-import io
-import itertools
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +9,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import tyro
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -29,6 +24,7 @@ from smrl.experiments.launch import run_all
 from smrl.experiments.presets import PRESETS
 from smrl.files import writing
 from smrl.interruption import Interrupted
+from smrl.parsing import out, parse
 from smrl.play import play
 from smrl.progress import Board
 from smrl.report.figures import learning_curves
@@ -37,10 +33,11 @@ from smrl.run import load
 from smrl.rundir import RunDirectory
 from smrl.schedule import Schedule
 from smrl.session import Session
+from smrl.tabular.command import tabular_command
+from smrl.tabular.theory_command import theory_command
 from smrl.train import carry_out
 
 Hyper = TypeVar("Hyper")
-out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ COMPARE: Any = Compare
 def train_command(words: Sequence[str]) -> None:
     """`smrl train ALGORITHM ENV`: train, or continue a run; a finished run is left alone."""
     default = Train(_design("train", words), Session())
-    command = _parse(words[1:], f"train {words[0]}", TRAIN[type(default.experiment.hyper)], default)
+    command = parse(words[1:], f"train {words[0]}", TRAIN[type(default.experiment.hyper)], default)
     experiment, session = command.experiment, command.session
     with Board(session.quiet) as board:
         meter = board.meter(experiment.title, experiment.steps)
@@ -121,7 +118,7 @@ def compare_command(words: Sequence[str]) -> None:
     shared = {field.name: getattr(base, field.name) for field in dataclasses.fields(Settings)}
     comparison = Comparison(**shared, reuse=(Schedule((1,)), base.reuse))
     default = Compare(comparison, Session())
-    command = _parse(words[1:], f"compare {words[0]}", COMPARE[type(base.hyper)], default)
+    command = parse(words[1:], f"compare {words[0]}", COMPARE[type(base.hyper)], default)
     comparison, session = command.comparison, command.session
     envs.make(comparison.env).close()  # a wrong one is refused here, once, and not by every process
     experiments = comparison.experiments()
@@ -135,7 +132,7 @@ def compare_command(words: Sequence[str]) -> None:
 
 def evaluate_command(words: Sequence[str]) -> None:
     """`smrl evaluate RUN --episodes 20`: returns of the greedy policy."""
-    command = _parse(words, "evaluate", Evaluate)
+    command = parse(words, "evaluate", Evaluate)
     require(command.episodes >= 1, f"episodes must be at least 1, not {command.episodes}.")
     run = load(command.run)
     runtime.start(run.threads)  # so that the episodes of the run's own evaluations come out the same
@@ -151,7 +148,7 @@ def evaluate_command(words: Sequence[str]) -> None:
 
 def play_command(words: Sequence[str]) -> None:
     """`smrl play RUN --video play.mp4`: watch the greedy policy."""
-    command = _parse(words, "play", Play)
+    command = parse(words, "play", Play)
     require(command.episodes >= 1, f"episodes must be at least 1, not {command.episodes}.")
     run = load(command.run)
     runtime.start(run.threads)
@@ -162,7 +159,7 @@ def play_command(words: Sequence[str]) -> None:
 
 def check_env_command(words: Sequence[str]) -> None:
     """`smrl check-env ID`: is this environment fit for training, and what is wrong with it?"""
-    command = _parse(words, "check-env", CheckEnv)
+    command = parse(words, "check-env", CheckEnv)
     findings = check(command.env)
     for finding in findings:
         out.print(f"[bold]{finding.level}[/]: {escape(finding.what)}. {escape(finding.meaning)}")
@@ -173,7 +170,7 @@ def check_env_command(words: Sequence[str]) -> None:
 
 def list_command(words: Sequence[str]) -> None:
     """`smrl list`: algorithms, presets, environments."""
-    _parse(words, "list", List)
+    parse(words, "list", List)
     for heading, rows in (
         ("algorithms", {name: f"{entry.title}, reuse {entry.reuse}" for name, entry in ALGORITHMS.items()}),
         ("presets", {name: preset.title for name, preset in PRESETS.items()}),
@@ -193,6 +190,8 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "play": play_command,
     "list": list_command,
     "check-env": check_env_command,
+    "tabular": tabular_command,
+    "theory": theory_command,
 }
 
 
@@ -230,23 +229,3 @@ def _design(command: str, words: Sequence[str]) -> Experiment[Any]:
         if word.startswith("--preset"):
             preset = word.partition("=")[2] or next(iter(words[index + 1 :]), "")
     return dataclasses.replace(design(words[0], "", preset), env=tyro.MISSING)
-
-
-def _parse(words: Sequence[str], name: str, kind: Any, default: Any = tyro.MISSING_NONPROP) -> Any:
-    flat = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            return tyro.cli(kind, args=words, prog=f"smrl {name}", default=default, config=flat)
-    except SystemExit as stop:
-        if stop.code == 0:
-            raise
-        raise SmrlError(f"{_in_one_line(complaint.getvalue())}; smrl {name} --help lists the flags.") from None
-
-
-def _in_one_line(box: str) -> str:
-    """The parser's complaint without its frame: what is wrong and, where it names any, the flags that are meant."""
-    lines = (line.strip("╭╮╰╯│─|+- ") for line in box.splitlines()[1:])
-    wrong = " ".join(itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, lines)))
-    meant = re.findall(r"^\W+(--[a-z][\w-]*)", box, re.MULTILINE) if "Perhaps you meant" in box else []
-    return f"{wrong}; perhaps you meant {' or '.join(meant)}" if meant else wrong

@@ -1,0 +1,91 @@
+"""Q-learning and Q-SMR as a PNG: a row of panels per task, a line per reuse ratio."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from numpy.typing import NDArray
+
+from smrl.report.figures import COLOURS, FAINT, GREY, INK
+from smrl.tabular.learning import Result
+
+Numbers = NDArray[np.float64]
+PANELS = ("training return", "greedy return", "training steps to the goal")
+NOTE = "line: mean over seeds, running over 2 % of the episodes; band: standard deviation over seeds"
+
+
+def draw(results: Mapping[str, Mapping[int, Result]], path: Path) -> Path:
+    """Draw the results per task and reuse: mean over seeds, band of one standard deviation."""
+    figure = Figure(figsize=(10.5, 2.7 * len(results) + 0.8), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    grid = figure.subplots(len(results), len(PANELS), squeeze=False)
+    times = sorted({reuse for by_reuse in results.values() for reuse in by_reuse})
+    for row, (task, by_reuse) in zip(grid, results.items(), strict=True):
+        for reuse, result in sorted(by_reuse.items()):
+            name = f"{'Q-learning' if reuse == 1 else 'Q-SMR'}, M = {reuse}"
+            colour = COLOURS[times.index(reuse) % len(COLOURS)]
+            for axes, values in zip(row, _values(result), strict=True):
+                _line(axes, values, colour, name)
+        for axes, title in zip(row, PANELS, strict=True):
+            _tidy(axes, f"{task}\n{title}" if axes is row[0] else title)
+            axes.set_xlabel("episode" if axes in grid[-1] else "", color=INK)
+        row[-1].set_ylim(bottom=0)  # no episode takes fewer steps, whatever the band says
+    _legend(figure)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, format="png")
+    return path
+
+
+def _values(result: Result) -> tuple[Numbers, ...]:
+    """What the panels show, of shape (seeds, episodes); not a number where the goal was not reached."""
+    steps = np.where(result.training_goal, result.training_steps, np.nan)
+    return result.training_return.astype(float), result.greedy_return.astype(float), steps
+
+
+def _line(axes: Axes, values: Numbers, colour: str, name: str) -> None:
+    window = max(1, round(values.shape[1] / 50))
+    counts = np.isfinite(values).sum(0)
+    episodes = np.flatnonzero(counts) + 1
+    known = values[:, counts > 0]  # where no seed reached the goal there is nothing to average
+    if not known.size:
+        return
+    mean, sd = running(np.nanmean(known, 0), window), running(np.nanstd(known, 0), window)
+    axes.fill_between(episodes, mean - sd, mean + sd, color=colour, alpha=0.15, linewidth=0)
+    axes.plot(episodes, mean, color=colour, linewidth=2, marker="o" if len(episodes) == 1 else "", label=name)
+
+
+def running(values: Numbers, window: int) -> Numbers:
+    """The mean of a window around each value, which is cut at both ends.
+
+    >>> running(np.array([0.0, 3.0, 6.0]), 3)
+    array([1.5, 3. , 4.5])
+    """
+    ones = np.ones(min(window, len(values)))
+    return np.convolve(values, ones, "same") / np.convolve(np.ones(len(values)), ones, "same")
+
+
+def _tidy(axes: Axes, title: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(INK)
+    axes.grid(axis="y", color=FAINT, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="x", colors=INK, labelsize=9)
+    axes.tick_params(axis="y", colors=INK, labelsize=9, length=0, which="both")
+    axes.margins(x=0)
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+
+
+def _legend(figure: Figure) -> None:
+    lines = {str(line.get_label()): line for axes in figure.axes for line in axes.lines}
+    look: dict[str, Any] = {"ncols": 4, "frameon": False, "labelcolor": INK, "title": NOTE}
+    legend = figure.legend(list(lines.values()), list(lines), loc="outside lower center", **look)
+    legend.get_title().set(color=GREY, fontsize=8.5)

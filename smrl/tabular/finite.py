@@ -1,0 +1,166 @@
+"""Small random MDPs as tables, their optimal values, and Q-learning with reuse by the loop, in float64."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from smrl.errors import SmrlError, require
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteMDP:
+    """A finite MDP; the reward of a step is uniform within ``noise`` of its mean, so it is bounded."""
+
+    transitions: Floats  # P[s, a, s'], each row a distribution
+    rewards: Floats  # mean reward r[s, a]
+    gamma: float
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse tables that are no MDP."""
+        check_gamma(self.gamma)
+        states, actions = self.rewards.shape
+        require(self.transitions.shape == (states, actions, states), "transitions must be shaped (S, A, S).")
+        sound = bool((self.transitions >= 0).all()) and np.allclose(self.transitions.sum(-1), 1)
+        require(sound, "every row of the transitions must be a distribution over the next states.")
+        require(self.noise >= 0, f"the noise of the reward must not be negative, and it is {self.noise}.")
+
+    @property
+    def reward_bound(self) -> float:
+        """The largest |r_t| that can be seen, r_max."""
+        return float(np.abs(self.rewards).max() + self.noise)
+
+    @property
+    def value_bound(self) -> float:
+        """r_max / (1 - γ), beyond which no value lies."""
+        return self.reward_bound / (1 - self.gamma)
+
+
+@dataclass(frozen=True, eq=False)
+class Behaviour:
+    """How the uniform policy visits the pairs (s, a), s major."""
+
+    chain: Floats  # (SA, SA)
+    stationary: Floats  # (SA,)
+    mixing_time: int  # steps until every start is within 1/4 of the stationary distribution, in total variation
+
+    @property
+    def rarest(self) -> float:
+        """μ_min, the stationary share of the pair that is visited least."""
+        return float(self.stationary.min())
+
+
+def check_gamma(gamma: float) -> None:
+    """Refuse a discount outside [0, 1)."""
+    require(0 <= gamma < 1, f"gamma must be at least 0 and below 1, not {gamma}.")
+
+
+def check_update(rate: ArrayLike, gamma: float, times: int) -> None:
+    """Refuse a learning rate outside [0, 1], a discount outside [0, 1) and fewer than one reuse."""
+    check_gamma(gamma)
+    require(times >= 1, f"the reuse ratio M must be at least 1, not {times}.")
+    rates = np.asarray(rate)
+    wrong = rates[~((rates >= 0) & (rates <= 1))]  # so that nan is wrong too
+    require(not wrong.size, f"the learning rate must be within [0, 1], not {next(iter(wrong), 0):g}.")
+
+
+def random_mdp(
+    rng: np.random.Generator,
+    states: int = 4,
+    actions: int = 2,
+    gamma: float = 0.8,
+    noise: float = 0.0,
+    stay: float = 0.0,
+    nonreturnable: bool = False,
+) -> FiniteMDP:
+    """Draw transitions (flat Dirichlet) and mean rewards in [-1, 1].
+
+    ``stay`` is a chance to remain laid over the draw; ``nonreturnable`` forbids s' = s altogether.
+    """
+    require(states >= 1 + nonreturnable and actions >= 1, "an MDP needs actions, and two states to leave one always.")
+    require(0 <= stay <= 1, f"the chance to stay must be within [0, 1], not {stay}.")
+    require(not (nonreturnable and stay), "a non-returnable MDP leaves no chance to stay.")
+    itself = np.eye(states)[:, None, :]
+    weights = rng.exponential(size=(states, actions, states)) * (1 - itself * nonreturnable)
+    transitions = stay * itself + (1 - stay) * weights / weights.sum(-1, keepdims=True)
+    return FiniteMDP(transitions, rng.uniform(-1, 1, (states, actions)), gamma, noise)
+
+
+def value_iteration(mdp: FiniteMDP, tolerance: float = 1e-12) -> Floats:
+    """Q*, within the tolerance in the maximum norm."""
+    values = np.zeros_like(mdp.rewards)
+    while True:
+        better = mdp.rewards + mdp.gamma * mdp.transitions @ values.max(-1)
+        # γ / (1 - γ) turns the last change into a bound on what is still missing
+        missing = np.abs(better - values).max() * mdp.gamma / (1 - mdp.gamma)
+        values = better
+        # the second bound is where float64 itself ends
+        if missing <= max(tolerance, 1e-14 * mdp.value_bound):
+            return values
+
+
+def q_smr_step(
+    table: Floats,
+    state: int | Ints,
+    action: int | Ints,
+    reward: float | Floats,
+    following: int | Ints,
+    rate: float | Floats,
+    gamma: float,
+    times: int,
+) -> Floats:
+    """Reuse one transition ``times`` times, reading the maximum afresh each time; the table given is left alone.
+
+    The table is (S, A), or (R, S, A) with one transition, and where wanted one rate, per row.
+
+    >>> q_smr_step(np.zeros((2, 1)), 0, 0, 1.0, 1, 0.5, 0.9, 2)[:, 0].tolist()
+    [0.75, 0.0]
+    """
+    check_update(rate, gamma, times)
+    new = np.array(table, np.float64)
+    reuse_in_place(new, state, action, reward, following, rate, gamma, times)
+    return new
+
+
+def reuse_in_place(
+    table: Floats,
+    state: int | Ints,
+    action: int | Ints,
+    reward: float | Floats,
+    following: int | Ints,
+    rate: float | Floats,
+    gamma: float,
+    times: int,
+) -> None:
+    """The loop of Q-SMR without checks or copies, for long simulations."""
+    rows = (np.arange(len(table)),) if table.ndim == 3 else ()
+    pair, after = (*rows, state, action), (*rows, following)
+    for _ in range(times):
+        table[pair] = (1 - rate) * table[pair] + rate * (reward + gamma * table[after].max(-1))
+
+
+def effective_rate(rate: ArrayLike, times: int) -> Floats:
+    """1 - (1 - α)^M, exact to the last digits for small rates too."""
+    check_update(rate, 0, times)
+    with np.errstate(divide="ignore"):  # α = 1 is log 0, and comes out as 1 as it should
+        return np.asarray(-np.expm1(times * np.log1p(-np.asarray(rate, np.float64))))
+
+
+def behaviour(mdp: FiniteMDP, patience: int = 10_000) -> Behaviour:
+    """The uniform policy's chain over (s, a): its stationary distribution and mixing time."""
+    states, actions = mdp.rewards.shape
+    size = states * actions
+    chain = np.repeat(mdp.transitions.reshape(size, states), actions, axis=1) / actions
+    equations = np.vstack([chain.T - np.eye(size), np.ones(size)])
+    stationary = np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)[0]
+    reach = np.eye(size)
+    for steps in range(1, patience + 1):
+        reach = reach @ chain
+        if 0.5 * np.abs(reach - stationary).sum(1).max() <= 0.25:
+            require(stationary.min() > 0, "the uniform policy never visits some pairs, so no bound speaks of them.")
+            return Behaviour(chain, stationary, steps)
+    raise SmrlError(f"the uniform policy's chain is periodic or falls apart: it did not mix in {patience} steps.")

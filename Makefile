@@ -25,6 +25,7 @@ test-slow: install
 
 bench: install
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.tabular
 
 format: install
 	$(BIN)/ruff check --fix .

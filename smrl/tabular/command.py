@@ -4,7 +4,7 @@ import csv
 import io
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +25,7 @@ from smrl.tabular.mdp import GridTask
 
 Task = Literal["cliffwalking", "maze"]
 EPISODES: dict[Task, int] = {"cliffwalking": 500, "maze": 100}
-MEASURES = [field.name for field in fields(Result) if field.name != "q"]
+MEASURES = [item.name for item in fields(Result) if item.name != "q"]
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Tabular:
     """Runs per reuse ratio, with the seeds 0, 1, …; each seed has a maze of its own."""
     episodes: int | None = None
     """Training episodes; the paper's are 500 for CliffWalking and 100 for the maze."""
-    alpha: float = 0.05
-    """Learning rate."""
+    rate: Rate = field(default_factory=Rate)
+    """How fast it learns."""
     gamma: float = 0.99
     """Discount factor."""
     epsilon: float = 0.1
@@ -50,6 +50,10 @@ class Tabular:
     """Whether CliffWalking ends at the cliff (paper) or goes on from the start (gymnasium), for 100 steps at most."""
     size: int = 20
     """Cells along a side of the maze."""
+    plain: bool = False
+    """A maze without the loops and portals of "plus"."""
+    portals: int | None = None
+    """Pairs of portals in the maze; a third of its size by default, if it is not plain."""
     runs: Path = Path("runs")
     """Folder to write into."""
 
@@ -80,20 +84,21 @@ def tabular_command(words: Sequence[str]) -> None:
 def settings_of(command: Tabular, task: Task, reuse: int) -> Settings:
     """How a task is learned."""
     episodes = EPISODES[task] if command.episodes is None else command.episodes
-    return Settings(reuse, episodes, Rate(alpha=command.alpha), command.gamma, command.epsilon)
+    return Settings(reuse, episodes, command.rate, command.gamma, command.epsilon)
 
 
 def tables(command: Tabular, task: Task) -> GridTask | list[GridTask]:
     """CliffWalking for all seeds, or a maze for each."""
     if task == "maze":
-        return [maze_task(generate(command.size, seed=seed)) for seed in range(command.seeds)]
+        mazes = (generate(command.size, not command.plain, seed, command.portals) for seed in range(command.seeds))
+        return [maze_task(maze) for maze in mazes]
     return replace(cliffwalking_task(command.rules), max_steps=STEPS)  # Gymnasium's rules have no limit
 
 
 def title(command: Tabular, task: Task) -> str:
     """The name of a task in the table and the picture."""
     if task == "maze":
-        return f"maze {command.size}×{command.size} plus"
+        return f"maze {command.size}×{command.size}{'' if command.plain else ' plus'}"
     return "CliffWalking" if command.rules == "paper" else "CliffWalking, Gymnasium's rules"
 
 

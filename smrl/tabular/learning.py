@@ -11,11 +11,12 @@ M = 1 is Q-learning. The maximum is read anew in each reuse, which matters where
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tyro
 
 from smrl import randomness
 from smrl.errors import require
@@ -31,11 +32,16 @@ BLOCK = 64  # steps; drawn one by one, random numbers would take ten times as lo
 class Rate:
     """The learning rate: ``alpha``, or h / (M·(t + t0)) by steps t from 0, or 1 / n^omega by visits n of (s, a)."""
 
-    kind: Literal["constant", "steps", "visits"] = "constant"
+    kind: Annotated[Literal["constant", "steps", "visits"], tyro.conf.arg(name="rate")] = "constant"
+    """The learning rate: constant, h/(M(t + t0)) by steps t, or 1/n^omega by visits n of a state and action."""
     alpha: float = 0.05
+    """The constant learning rate."""
     h: float = 1.0
+    """Of the rate by steps."""
     t0: float = 1.0
+    """Of the rate by steps."""
     omega: float = 0.77
+    """Of the rate by visits."""
 
     def __post_init__(self) -> None:
         known = ("constant", "steps", "visits")

@@ -35,7 +35,7 @@ def learning_curves(records: Sequence[Record], path: Path, threshold: float | No
         if threshold is not None:
             text = f"return {threshold:,g}".replace("-", "−")
             axes.axhline(threshold, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2, zorder=1, label=text)
-        _tidy(axes, env)
+        tidy(axes, env)
         if index + columns >= len(envs):
             axes.set_xlabel("environment steps", color=INK)
         if index % columns == 0:
@@ -58,8 +58,9 @@ def _draw(axes: Axes, curve: Curve, name: str, index: int) -> None:
     axes.plot(curve.steps, curve.mean, dash, marker=marker, color=colour, linewidth=2, label=name)
 
 
-def _tidy(axes: Axes, env: str) -> None:
-    axes.set_title(env, loc="left", fontsize=11, fontweight="bold", color=INK)
+def tidy(axes: Axes, title: str) -> None:
+    """The look of every panel: a title, faint lines to read values by, and no frame."""
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(INK)
     axes.grid(axis="y", color=FAINT, linewidth=0.8)

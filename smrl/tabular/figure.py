@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from smrl.report.figures import COLOURS, FAINT, GREY, INK
+from smrl.report.figures import COLOURS, GREY, INK, tidy
 from smrl.tabular.learning import Result
 
 Numbers = NDArray[np.float64]
@@ -31,7 +31,8 @@ def draw(results: Mapping[str, Mapping[int, Result]], path: Path) -> Path:
             for axes, values in zip(row, _values(result), strict=True):
                 _line(axes, values, colour, name)
         for axes, title in zip(row, PANELS, strict=True):
-            _tidy(axes, f"{task}\n{title}" if axes is row[0] else title)
+            tidy(axes, f"{task}\n{title}" if axes is row[0] else title)
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             axes.set_xlabel("episode" if axes in grid[-1] else "", color=INK)
         row[-1].set_ylim(bottom=0)  # no episode takes fewer steps, whatever the band says
     _legend(figure)
@@ -66,22 +67,6 @@ def running(values: Numbers, window: int) -> Numbers:
     """
     ones = np.ones(min(window, len(values)))
     return np.convolve(values, ones, "same") / np.convolve(np.ones(len(values)), ones, "same")
-
-
-def _tidy(axes: Axes, title: str) -> None:
-    axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(INK)
-    axes.grid(axis="y", color=FAINT, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(axis="x", colors=INK, labelsize=9)
-    axes.tick_params(axis="y", colors=INK, labelsize=9, length=0, which="both")
-    axes.margins(x=0)
-    axes.set_xlim(left=0)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
 
 
 def _legend(figure: Figure) -> None:

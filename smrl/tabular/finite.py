@@ -136,7 +136,7 @@ def reuse_in_place(
     gamma: float,
     times: int,
 ) -> None:
-    """The loop of Q-SMR without checks or copies, for long simulations."""
+    """The loop that the theorems speak of, in float64 and independent of `smrl.reuse`, without checks or copies."""
     rows = (np.arange(len(table)),) if table.ndim == 3 else ()
     pair, after = (*rows, state, action), (*rows, following)
     for _ in range(times):

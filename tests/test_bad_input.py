@@ -1,6 +1,7 @@
 """Bad input: one sentence that says what is wrong and what to do, exit code 2, and nothing lost."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +65,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 def test_refused(case: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
     words, pattern = REFUSED[case]
     errors = sentence(capsys, *words)
-    assert pytest.RaisesExc(Exception, match=pattern).matches(Exception(errors)), errors
+    assert re.search(pattern, errors), errors
     assert not list(in_tmp_path.iterdir()), "nothing was written"
 
 

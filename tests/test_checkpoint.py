@@ -109,8 +109,8 @@ def test_a_checkpoint_of_another_shape_is_refused() -> None:
         checkpoint.from_arrays({"x": np.zeros(4, np.float32)}, arrays)
 
 
-def test_killed_at_every_system_call_of_a_checkpoint(tmp_path: Path) -> None:
-    """A child saves and kills itself at its n-th call that changes the disk, for every n there is."""
+def test_killed_before_every_change_of_the_folder(tmp_path: Path) -> None:
+    """A child saves and dies before its n-th sync, rename or removal, for every n; not in the midst of a write."""
     script = f"""
         import os, shutil, signal, sys, warnings
         from pathlib import Path

@@ -12,7 +12,7 @@ from rich.console import Console
 import smrl.report
 from smrl.errors import SmrlError
 from smrl.report.figures import learning_curves
-from smrl.report.records import Record, find_runs, read_run
+from smrl.report.records import Record, read_run
 from smrl.report.statistics import Reached, curves, final_return, mean_steps_to, steps_to
 from smrl.report.table import comparison_table
 
@@ -42,7 +42,11 @@ def two_by_two(root: Path) -> list[Record]:
     write_run(root / "b", [(1000, -190.0), (2000, -220.0), (3000, -250.0)], seed=1)
     write_run(root / "c", [(1000, -1300.0), (2000, -1200.0)], reuse="1", seed=0)
     write_run(root / "d", [(1000, -1100.0), (2000, -1000.0), (3000, -900.0)], reuse="1", seed=1)
-    return find_runs(root)
+    return records_below(root)
+
+
+def records_below(root: Path) -> list[Record]:
+    return [read_run(config.parent) for config in sorted(root.rglob("config.json"))]
 
 
 def rendered(records: list[Record], threshold: float | None = None, width: int = 80) -> list[list[str]]:
@@ -98,36 +102,18 @@ def test_what_cannot_be_read_is_said_in_a_sentence(tmp_path: Path, name: str, te
         read_run(tmp_path)
 
 
-def test_runs_are_found_at_any_depth(tmp_path: Path) -> None:
-    write_run(tmp_path / "Pendulum-v1" / "sac-reuse10" / "seed1", [(1000, 1.0)], seed=1)
-    write_run(tmp_path / "Pendulum-v1" / "sac-reuse10" / "seed0", [(1000, 1.0)], seed=0)
-    write_run(tmp_path / "fresh", [], seed=2)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "config.json").write_text("{}")
-    assert [record.seed for record in find_runs(tmp_path)] == [0, 1]
-    assert [record.seed for record in find_runs(tmp_path / "Pendulum-v1" / "sac-reuse10" / "seed1")] == [1]
-
-
-@pytest.mark.parametrize("name", ["", "missing"])
-def test_no_runs_is_an_error(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SmrlError, match=r"no evaluated run in .*; give the directory"):
-        find_runs(tmp_path / name)
-
-
 def test_curves_join_the_steps_that_all_seeds_have(tmp_path: Path) -> None:
     one, ten = curves(two_by_two(tmp_path))
     assert (one.reuse, ten.reuse) == ("1", "10")
     assert one.steps.tolist() == [1000, 2000]
     assert one.mean.tolist() == [-1200.0, -1100.0]
-    assert one.low.tolist() == [-1300.0, -1200.0]
-    assert one.high.tolist() == [-1100.0, -1000.0]
     np.testing.assert_allclose(one.sd, [20000**0.5, 20000**0.5])
     assert ten.mean.tolist() == [-695.0, -200.0, -200.0]
 
 
 def test_one_seed_has_no_deviation(tmp_path: Path) -> None:
     write_run(tmp_path, [(1000, -5.0), (2000, -4.0)])
-    (curve,) = curves(find_runs(tmp_path))
+    (curve,) = curves(records_below(tmp_path))
     assert curve.sd.tolist() == [0.0, 0.0]
 
 
@@ -135,7 +121,7 @@ def test_curves_are_ordered_by_the_number_of_reuses(tmp_path: Path) -> None:
     for reuse in ("10", "2", "10:5000,1", "1"):
         write_run(tmp_path / reuse.replace(":", "-"), [(1000, 0.0)], reuse=reuse)
     write_run(tmp_path / "ant", [(1000, 0.0)], env="Ant-v4")
-    found = [(curve.env, curve.reuse) for curve in curves(find_runs(tmp_path))]
+    found = [(curve.env, curve.reuse) for curve in curves(records_below(tmp_path))]
     assert found[0] == ("Ant-v4", "10")
     assert [reuse for _, reuse in found[1:]] == ["1", "2", "10", "10:5000,1"]
 
@@ -164,7 +150,7 @@ def test_the_table_compares_runs(tmp_path: Path) -> None:
 
 def test_the_table_of_one_run_claims_no_deviation(tmp_path: Path) -> None:
     write_run(tmp_path, [(3000, 0.953)])
-    (row,) = rendered(find_runs(tmp_path))
+    (row,) = rendered(records_below(tmp_path))
     assert row[-2:] == ["0.95", "0.95"]
 
 
@@ -174,7 +160,7 @@ def test_the_figure_is_a_png_of_panels(tmp_path: Path) -> None:
     assert learning_curves(records, path, threshold=-200) == path
     one = matplotlib.image.imread(path)
     write_run(tmp_path / "runs" / "hopper", [(0, 5.0)], env="Hopper-v4", reuse="10:300000,1")
-    learning_curves(find_runs(tmp_path / "runs"), path)
+    learning_curves(records_below(tmp_path / "runs"), path)
     two = matplotlib.image.imread(path)
     assert one.shape[1] == 960  # 6.4 inches at 150 dots
     assert two.shape[1] > one.shape[1]

@@ -65,15 +65,6 @@ def read_run(path: Path) -> Record:
         raise _broken(path / CONFIG, "its seed and steps must be whole numbers") from error
 
 
-def find_runs(root: Path) -> list[Record]:
-    """All runs in a directory and below, in the order of their paths; those not evaluated yet are left out."""
-    found = sorted(config.parent for config in root.rglob(CONFIG) if (config.parent / EVALUATIONS).is_file())
-    records = [read_run(path) for path in found if _rows(path / EVALUATIONS)]
-    if not records:
-        raise SmrlError(f"there is no evaluated run in {root}; give the directory that training writes to.")
-    return records
-
-
 def _experiment(file: Path) -> dict[str, Any]:
     try:
         config = json.loads(_text(file))

@@ -23,8 +23,6 @@ class Curve:
     steps: NDArray[np.int64]
     mean: NDArray[np.float64]
     sd: NDArray[np.float64]  # of the sample (n − 1); 0 for one run
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -81,5 +79,4 @@ def _curve(records: tuple[Record, ...]) -> Curve:
     first = records[0]
     steps = reduce(np.intersect1d, [record.steps for record in records])
     values = np.stack([record.returns[np.isin(record.steps, steps)] for record in records])
-    mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
-    return Curve(first.env, first.algorithm, first.reuse, records, steps, mean, sample_sd(values), low, high)
+    return Curve(first.env, first.algorithm, first.reuse, records, steps, values.mean(axis=0), sample_sd(values))

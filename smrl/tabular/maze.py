@@ -36,7 +36,7 @@ class Maze:
 def generate(size: int = 20, plus: bool = True, seed: int = 0, portals: int | None = None) -> Maze:
     """The maze of a seed; "plus" adds loops and round(size / 3) pairs of portals, unless their number is given.
 
-    The portals are drawn again where they cut cells off, which happens to one maze of gym-maze's 20x20 in four hundred.
+    The portals are drawn again where they cut cells off or trap the agent, as gym-maze's rules allow.
     """
     require(size >= 2, f"a maze has at least 2x2 cells, not {size}x{size}")
     require(seed >= 0, f"a maze's seed is a whole number from 0, not {seed}")

@@ -59,31 +59,38 @@ def peak() -> float:
     return 2 * size**3 / best_seconds(lambda: jax.block_until_ready(multiply(matrix, matrix)), 3)
 
 
-def random_batch() -> Transition:
+def random_batches(count: int) -> Transition:
     draw = np.random.default_rng(0)
 
     def normal(*shape: int) -> Any:
-        return draw.standard_normal((1, BATCH, *shape), np.float32)
+        return draw.standard_normal((count, BATCH, *shape), np.float32)
 
-    discount: Any = np.full((1, BATCH), 0.99, np.float32)
+    discount: Any = np.full((count, BATCH), 0.99, np.float32)
     return Transition(normal(17), np.tanh(normal(6)), normal(), discount, normal(17))
 
 
 def update_speed(name: str, reuse: int) -> tuple[float, float]:
-    """Seconds and FLOP of one update, as part of `reuse` of them on a batch."""
-    entry = ALGORITHMS[name]
-    algorithm, key, batches = entry.make(entry.config(), SPEC), jax.random.key(0), random_batch()
-    state = jax.jit(algorithm.init)(key)
-    batch = jax.tree.map(lambda field: field[0], batches)
-    tick = Tick(jnp.asarray(2), jnp.asarray(0), 1, key)
-    cost: Any = jax.jit(algorithm.update).lower(state, batch, tick, key).compile().cost_analysis()
-    learn, box = learner(algorithm, reuse), [state]
+    """Seconds and FLOP of one update in the mean over those of a step, with `reuse` of them on each fresh batch."""
+    entry, fresh_batches = ALGORITHMS[name], design(name, "").fresh_batches
+    algorithm, key = entry.make(entry.config(), SPEC), jax.random.key(0)
+    rounds = algorithm.rounds * fresh_batches
+    state, batches = jax.jit(algorithm.init)(key), random_batches(rounds)
+    learn, box = learner(algorithm, reuse, fresh_batches), [state]
+
+    def flop(index: int) -> float:
+        tick = Tick(jnp.asarray(2), jnp.asarray(index), rounds, key)  # constants: XLA knows which branch is taken
+        update = jax.jit(lambda state, batch: algorithm.update(state, batch, tick, key))
+        cost: Any = update.lower(state, jax.tree.map(lambda field: field[0], batches)).compile().cost_analysis()
+        return float(cost["flops"])
+
+    mean_flop = (flop(0) * (rounds - 1) + flop(rounds - 1)) / rounds  # REDQ's actor learns in the last round only
 
     def call() -> None:
         box[0], _ = learn(box[0], batches, 2, key)  # an even step, on which TD3's actor learns too
         jax.block_until_ready(box[0])
 
-    return best_seconds(call, max(3, 60 // reuse)) / reuse, cost["flops"]
+    updates = reuse * rounds
+    return best_seconds(call, max(1, 30 // updates)) / updates, mean_flop
 
 
 @contextlib.contextmanager
@@ -155,7 +162,7 @@ def evaluation_ratio(env_name: str) -> float:
         played.append(np.asarray(exploit(obs)))
         return played[-1]
 
-    lengths = evaluator(policy).lengths
+    lengths, seeds = evaluator(policy).lengths, evaluator.seeds()
     # The same actions in the environments' own units, scaled beforehand.
     low, high = evaluator.envs[0].bounds
     actions = [low + (high - low) * (np.stack(played)[:, index] + 1) / 2 for index in range(len(lengths))]
@@ -163,7 +170,7 @@ def evaluation_ratio(env_name: str) -> float:
     def bare() -> None:
         for index, length in enumerate(lengths):
             env = evaluator.envs[index].env
-            env.reset(seed=evaluator.seeds[index])
+            env.reset(seed=seeds[index])
             for action in actions[index][:length]:
                 env.step(action)
 
@@ -176,7 +183,8 @@ def evaluation_ratio(env_name: str) -> float:
 def measure() -> dict[str, Any]:
     """All measurements of one process."""
     top = peak()
-    updates = {f"{name} reuse {reuse}": update_speed(name, reuse) for name in ALGORITHMS for reuse in (1, 10)}
+    paper = {name: design(name, "").reuse.values[0] for name in ALGORITHMS}
+    updates = {f"{name} reuse {reuse}": update_speed(name, reuse) for name in ALGORITHMS for reuse in (1, paper[name])}
     return {
         "threads": runtime.threads(),
         "peak": top,

@@ -47,7 +47,7 @@ class Train(Generic[Hyper]):
     experiment: Experiment[Hyper]
     session: Session
     preset: str = "paper"
-    """Named settings that the flags are laid over; `smrl list` shows them."""
+    """Named settings that the flags are laid over; `smrl list --presets` shows them."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Compare(Generic[Hyper]):
     comparison: Comparison[Hyper]
     session: Session
     preset: str = "paper"
-    """Named settings that the flags are laid over; `smrl list` shows them."""
+    """Named settings that the flags are laid over; `smrl list --presets` shows them."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,9 @@ class Play:
 class List:
     """List the algorithms, presets and environments."""
 
+    presets: bool = False
+    """Show what each preset sets, by algorithm and task."""
+
 
 @dataclass(frozen=True)
 class CheckEnv:
@@ -105,6 +108,7 @@ def train_command(words: Sequence[str]) -> None:
     default = Train(_design("train", words), Session())
     command = parse(words[1:], f"train {words[0]}", TRAIN[type(default.experiment.hyper)], default)
     experiment, session = command.experiment, command.session
+    _require_second("train", words, experiment.env)
     with Board(session.quiet) as board:
         meter = board.meter(experiment.title, experiment.steps)
         run = carry_out(experiment, session, partial(envs.make, experiment.env), meter)
@@ -116,10 +120,11 @@ def compare_command(words: Sequence[str]) -> None:
     """`smrl compare ALGORITHM ENV --reuse 1 10 --seeds 3`: side by side, one process per core."""
     base = _design("compare", words)
     shared = {field.name: getattr(base, field.name) for field in dataclasses.fields(Settings)}
-    comparison = Comparison(**shared, reuse=(Schedule((1,)), base.reuse))
+    comparison = Comparison(**shared, reuse=tuple({Schedule((1,)): 0, base.reuse: 0}))
     default = Compare(comparison, Session())
     command = parse(words[1:], f"compare {words[0]}", COMPARE[type(base.hyper)], default)
     comparison, session = command.comparison, command.session
+    _require_second("compare", words, comparison.env)
     envs.make(comparison.env).close()  # a wrong one is refused here, once, and not by every process
     experiments = comparison.experiments()
     records = run_all(experiments, session)
@@ -138,7 +143,8 @@ def evaluate_command(words: Sequence[str]) -> None:
     runtime.start(run.threads)  # so that the episodes of the run's own evaluations come out the same
     policy = run.policy
     evaluator = Evaluator(partial(envs.make, run.experiment.env), command.episodes, run.experiment.seed)
-    returns, lengths = evaluator(policy.normalised)
+    episodes = evaluator(policy.normalised)
+    returns, lengths = episodes.returns, episodes.lengths
     evaluator.close()
     out.print(
         f"{run.experiment.title}, {len(returns)} episodes: return {returns.mean():,.2f} ± {returns.std():,.2f} "
@@ -169,10 +175,17 @@ def check_env_command(words: Sequence[str]) -> None:
 
 
 def list_command(words: Sequence[str]) -> None:
-    """`smrl list`: algorithms, presets, environments."""
-    parse(words, "list", List)
+    """`smrl list`: algorithms, presets, environments; with --presets what each preset sets."""
+    if parse(words, "list", List).presets:
+        table = Table("preset", "algorithm", "tasks", "settings", box=None)
+        for name, preset in PRESETS.items():
+            for row in preset.rows:
+                settings = ", ".join(f"{setting} {value}" for setting, value in row.settings.items())
+                table.add_row(f"[bold]{name}[/]", row.algorithm, row.tasks, settings or "as in the paper")
+        out.print(table)
+        return
     for heading, rows in (
-        ("algorithms", {name: f"{entry.title}, reuse {entry.reuse}" for name, entry in ALGORITHMS.items()}),
+        ("algorithms", {name: f"{entry.title}, reuse {design(name, '').reuse}" for name, entry in ALGORITHMS.items()}),
         ("presets", {name: preset.title for name, preset in PRESETS.items()}),
         ("environments", families()),
     ):
@@ -218,7 +231,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _design(command: str, words: Sequence[str]) -> Experiment[Any]:
-    """The defaults that the flags are laid over, from the algorithm's name and the preset's."""
+    """The defaults that the flags are laid over, from the names of the algorithm, the task and the preset."""
     usage = f"write smrl {command} ALGORITHM ENVIRONMENT, with an algorithm of {', '.join(ALGORITHMS)}"
     if words and words[0] in ("-h", "--help"):
         out.print(f"{usage}; smrl {command} sac --help lists the flags.")
@@ -228,4 +241,11 @@ def _design(command: str, words: Sequence[str]) -> Experiment[Any]:
     for index, word in enumerate(words):
         if word.startswith("--preset"):
             preset = word.partition("=")[2] or next(iter(words[index + 1 :]), "")
-    return dataclasses.replace(design(words[0], "", preset), env=tyro.MISSING)
+    env = words[1] if len(words) > 1 and not words[1].startswith("-") else ""
+    return dataclasses.replace(design(words[0], env, preset), env=tyro.MISSING)
+
+
+def _require_second(command: str, words: Sequence[str], env: str) -> None:
+    """The task decides defaults, so it must be known before the flags are read."""
+    sentence = f"write the environment right after the algorithm: smrl {command} {words[0]} {env}, then the flags."
+    require(words[1] == env, sentence)

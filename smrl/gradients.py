@@ -35,8 +35,3 @@ def descend(
     gradient, metrics = jax.grad(loss, has_aux=True)(trained.params)
     change, memory = optimiser.update(gradient, trained.optimiser, trained.params)
     return Trained(optax.apply_updates(trained.params, change), memory), metrics
-
-
-def squared_error(q: Array, y: Array) -> Array:
-    """Σ_i mean (Q_i − y)²: the mean over the batch, the sum over an ensemble's leading axis; no ½."""
-    return ((q - y) ** 2).mean(axis=-1).sum()

@@ -18,6 +18,7 @@ class Purpose(IntEnum):
     LEARN = 4
     EPISODE = 5
     EVALUATE = 6
+    BIAS = 7
 
 
 def generator(seed: int, purpose: Purpose, step: int) -> np.random.Generator:

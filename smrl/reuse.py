@@ -52,23 +52,25 @@ def reuse(update: Update[S], times: int | str | Schedule = 10) -> Callable[..., 
 
 
 def learner(
-    algorithm: Algorithm[State], times: int | str | Schedule
+    algorithm: Algorithm[State], times: int | str | Schedule, fresh_batches: int = 1
 ) -> Callable[[State, Transition, Array | int, Key], tuple[State, Metrics]]:
     """Make ``learn(state, batches, step, key)``: all that an algorithm learns in one environment step.
 
-    Every field of ``batches`` has two leading axes, (rounds, batch); step counts the environment steps that
-    learned, from 1. Compiled once; the state is donated.
+    Every field of ``batches`` has two leading axes, (rounds, batch), where rounds are the algorithm's own times
+    ``fresh_batches``, the update-to-data ratio; step counts the environment steps that learned, from 1. Compiled
+    once; the state is donated.
     """
+    rounds = algorithm.rounds * fresh_batches
 
     def learn(state: State, batches: Transition, step: Array, key: Key) -> tuple[State, Metrics]:
         def one_round(state: State, item: tuple[Array, Transition]) -> tuple[State, Metrics]:
             index, batch = item
             update_key, batch_key = jax.random.split(jax.random.fold_in(key, index))
-            tick = Tick(step, index, algorithm.rounds, batch_key)
+            tick = Tick(step, index, rounds, batch_key)
             update = reuse(lambda state, batch, key: algorithm.update(state, batch, tick, key), times)
             return update(state, batch, update_key, step)
 
-        state, reports = jax.lax.scan(one_round, state, (jnp.arange(algorithm.rounds), batches))
+        state, reports = jax.lax.scan(one_round, state, (jnp.arange(rounds), batches))
         return state, jax.tree.map(lambda leaf: leaf.mean(0), reports)
 
     return jax.jit(learn, donate_argnums=0)

@@ -1,6 +1,6 @@
 """The run directory: the interface between training, continuing and reporting.
 
-runs/<env>/<algorithm>-reuse<M>/seed<k>/
+runs/<env>/<variant>-reuse<M>/seed<k>/
   config.json       everything needed to repeat the run
   evaluations.csv   returns of the greedy policy; no wall-clock, so a continued run's is byte-identical
   training.csv      losses, values, seconds
@@ -37,7 +37,7 @@ class RunDirectory:
         """The place of an experiment below a folder of runs."""
         env = experiment.env.replace("/", "-").replace(":", "-")
         reuse = str(experiment.reuse).replace(":", "until").replace(",", "then")
-        return cls(runs / env / f"{experiment.algorithm}-reuse{reuse}" / f"seed{experiment.seed}")
+        return cls(runs / env / f"{experiment.variant}-reuse{reuse}" / f"seed{experiment.seed}")
 
     @property
     def config(self) -> Path:
@@ -116,6 +116,7 @@ class RunDirectory:
         """Record everything needed to repeat the run."""
         config = {
             "experiment": experiment.to_json(),
+            "variant": experiment.variant,
             "spec": dataclasses.asdict(env.spec),
             "action_bounds": [bound.tolist() for bound in env.bounds],
             "threads": threads,

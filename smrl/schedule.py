@@ -46,6 +46,15 @@ class Schedule:
         boundaries = jnp.asarray(self.until, jnp.int32)
         return jnp.asarray(self.values, jnp.int32)[(boundaries < step).sum()]
 
+    def total(self, steps: int) -> int:
+        """The sum of the values over the first steps.
+
+        >>> Schedule.of("10:3,1").total(5)
+        32
+        """
+        ends = [min(step, steps) for step in (*self.until, steps)]
+        return sum(value * (end - start) for value, start, end in zip(self.values, [0, *ends], ends, strict=False))
+
     def in_learning_steps(self, warmup: int, learn_every: int) -> "Schedule":
         """The same schedule of environment steps, counted in the steps that learn.
 

@@ -1,6 +1,7 @@
 """What a critic is regressed to: the target rules of the paper, each next to its equation."""
 
 import jax
+import jax.numpy as jnp
 
 from smrl.types import Array, Params, Transition
 
@@ -18,6 +19,21 @@ def clipped_double(next_q: Array) -> Array:
 def soft_clipped_double(next_q: Array, log_prob: Array, alpha: Array) -> Array:
     """V(s′) = min_i Q′_i(s′, a′) − α log π(a′|s′): SAC."""
     return clipped_double(next_q) - alpha * log_prob
+
+
+def weighted_extremes(next_values: Array, nu: float) -> Array:
+    """V(s′) = ν min_k v_k + (1 − ν) max_k v_k: DARC's soft combination of what its actors reach; actors lead."""
+    return nu * next_values.min(axis=0) + (1 - nu) * next_values.max(axis=0)
+
+
+def truncated(next_atoms: Array, dropped: int) -> Array:
+    """The atoms of all critics pooled and sorted, without the top ``dropped`` per critic: TQC.
+
+    (critics, batch, atoms) → (batch, critics · (atoms − dropped))
+    """
+    critics, batch, atoms = next_atoms.shape
+    pooled = jnp.sort(next_atoms.transpose(1, 0, 2).reshape(batch, critics * atoms), axis=1)
+    return pooled[:, : critics * (atoms - dropped)]
 
 
 def soft_update(target: Params, online: Params, tau: float) -> Params:

@@ -17,6 +17,7 @@ import numpy as np
 
 from smrl import algorithms, checkpoint, envs, runtime
 from smrl.acting import Reader
+from smrl.bias import Bias
 from smrl.checkpoint import Saved
 from smrl.envs.environment import Environment, EnvironmentFault
 from smrl.errors import SmrlError
@@ -119,16 +120,19 @@ class Trainer:
         self.experiment, self.session, self.directory = experiment, session, directory
         self.env, self.make_env, self.meter = env, make_env, meter
         self.algorithm = algorithms.find(experiment.algorithm).make(experiment.hyper, env.spec)
+        self.rounds = self.algorithm.rounds * experiment.fresh_batches
+        self.reuse = experiment.reuse.in_learning_steps(experiment.warmup, self.algorithm.learn_every)
         self.replay = Replay(experiment.capacity, env.spec, experiment.gamma, experiment.n_step)
         self.evaluator: Evaluator | None = None
+        self.bias: Bias | None = None
         self.training: CsvLog | None = None
         self.metrics: list[dict[str, jax.Array]] = []
         self.training_returns: list[float] = []
 
         seed = experiment.seed
         explore_key, learn_key = key(seed, Purpose.EXPLORE), key(seed, Purpose.LEARN)
-        reuse = experiment.reuse.in_learning_steps(experiment.warmup, self.algorithm.learn_every)
-        explore, learn = self.algorithm.explore, learner(self.algorithm, reuse)
+        explore, learn = self.algorithm.explore, learner(self.algorithm, self.reuse, experiment.fresh_batches)
+        self._init = jax.jit(self.algorithm.init)
         self.template = jax.eval_shape(self.algorithm.init, learn_key)
         obs = np.zeros((1, env.spec.obs_size), np.float32)
         self._exploit = Reader(self.algorithm.exploit, self.template, obs)
@@ -143,7 +147,9 @@ class Trainer:
         """Start anew or continue from the newest checkpoint."""
         saved = checkpoint.load(self.directory.checkpoint, self.meter.say, self.replay)
         self.step = self.first_step = saved.step if saved else 0
-        columns = ("step", "episodes", "mean", "sd", "min", "max")
+        columns: tuple[str, ...] = ("step", "episodes", "mean", "sd", "min", "max")
+        if self.experiment.bias_every:
+            columns += ("bias", "bias_sd")
         self.evaluations = CsvLog(self.directory.evaluations, columns, continue_at=self.step)
         config = self.directory.read_config()
         self.curves = Curves(self.directory.path, config, self.step, self.session.wandb)
@@ -152,7 +158,7 @@ class Trainer:
             self.meter.say(f"continuing at step {self.step:,}")
             self._continue_episode(saved)
         else:
-            self.state = jax.jit(self.algorithm.init)(key(self.experiment.seed, Purpose.INITIALISE))
+            self.state = self._init(key(self.experiment.seed, Purpose.INITIALISE))
             self._begin_episode(0)
         self.seconds_before = saved.facts["seconds"] if saved else 0.0
         self.started = self.saved_at = self.shown_at = time.monotonic()
@@ -161,8 +167,11 @@ class Trainer:
 
     def advance(self) -> None:
         """One step in the environment and all that is due after it."""
-        self._interact()
         experiment = self.experiment
+        if experiment.reset_every and self.step and self.step % experiment.reset_every == 0:
+            # A new agent, but for its memory; before the step, so that the end of a run is never a new agent.
+            self.state = self._init(at(key(experiment.seed, Purpose.INITIALISE), self.step))
+        self._interact()
         learning_step = self.step - experiment.warmup
         if learning_step >= 0 and learning_step % self.algorithm.learn_every == 0:
             self._learn_from_replay(learning_step // self.algorithm.learn_every + 1)
@@ -192,8 +201,9 @@ class Trainer:
         """Release what is held."""
         self.curves.close()
         self.env.close()
-        if self.evaluator:
-            self.evaluator.close()
+        for opened in (self.evaluator, self.bias):
+            if opened:
+                opened.close()
 
     def _interact(self) -> None:
         """One step in the environment; where that fails, nothing has changed since the step before."""
@@ -216,7 +226,7 @@ class Trainer:
             self.training_returns.append(episode.total)
 
     def _choose_action(self, obs: np.ndarray) -> np.ndarray:
-        if self.step < self.experiment.warmup:
+        if self.step < self.experiment.warmup and self.experiment.warmup_actions == "uniform":
             uniform = generator(self.experiment.seed, Purpose.WARM_UP, self.step)
             return uniform.uniform(-1, 1, self.env.spec.action_size).astype(np.float32)
         action = np.asarray(self._explore.bind(self.state)(obs, self.step))
@@ -229,7 +239,7 @@ class Trainer:
 
     def _learn_from_replay(self, learning_step: int) -> None:
         draw = generator(self.experiment.seed, Purpose.REPLAY, self.step)
-        batches = self.replay.sample(draw, self.algorithm.rounds, self.experiment.batch_size)
+        batches = self.replay.sample(draw, self.rounds, self.experiment.batch_size)
         self.state, metrics = self._learn(self.state, batches, learning_step)
         if learning_step % METRICS_EVERY == 0:
             self.metrics.append(metrics)
@@ -240,6 +250,8 @@ class Trainer:
         policy = self._exploit.bind(self.state)
         try:
             returns = self.evaluator(lambda obs: np.asarray(policy(obs))).returns
+            every = self.experiment.bias_every
+            bias = self._measure_bias() if every and self.step % every == 0 else {}
         except EnvironmentFault as fault:
             raise SmrlError(
                 f"in the evaluation at step {self.step:,}: {fault}; the last checkpoint is kept."
@@ -249,17 +261,34 @@ class Trainer:
             "sd": float(returns.std()),
             "min": float(returns.min()),
             "max": float(returns.max()),
-        }
+        } | bias
         self.evaluations.write({"step": self.step, "episodes": len(returns), **values})
         self.curves.write("evaluation", self.step, values)
         self.meter.evaluated(self.step, values["mean"])
         self._log_training()
+
+    def _measure_bias(self) -> dict[str, float]:
+        if self.bias is None:
+            self.bias = Bias(self.experiment, self.algorithm.appraise, self.template, self.make_env)
+        return self.bias(self.state, self.step)
+
+    def _updates(self) -> dict[str, float]:
+        """Updates of a step on fresh batches and on batches seen before, and uses of a transition so far."""
+        experiment = self.experiment
+        learning_steps = (self.step - experiment.warmup - 1) // self.algorithm.learn_every + 1
+        updates = self.rounds * self.reuse.total(learning_steps)
+        return {
+            "fresh_batch_updates": self.rounds,
+            "same_batch_updates": self.rounds * (int(self.reuse.at(learning_steps)) - 1),
+            "uses_per_transition": updates * experiment.batch_size / self.replay.added,
+        }
 
     def _log_training(self) -> None:
         if not self.metrics:
             return  # still warming up
         history = jax.device_get(self.metrics)
         values = {name: float(np.mean([row[name] for row in history])) for name in sorted(history[0])} | {
+            **self._updates(),
             "seconds": self._seconds(),
             "steps_per_second": (self.step - self.logged[0]) / (time.monotonic() - self.logged[1]),
         }

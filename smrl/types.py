@@ -37,6 +37,15 @@ class Tick(NamedTuple):
     batch_key: Key  # randomness that all reuses of one batch share
 
 
+class Appraisal(NamedTuple):
+    """What a critic expects of an action that its own policy draws."""
+
+    action: Array  # (batch, action)
+    q: Array  # (batch,), the mean of all critics
+    log_prob: Array  # (batch,), zero for a deterministic policy
+    alpha: Array  # the temperature, zero where there is none
+
+
 @dataclass(frozen=True)
 class Spec:
     """What an algorithm must know of its environment."""
@@ -53,5 +62,6 @@ class Algorithm(Generic[State]):
     explore: Callable[[State, Array | np.ndarray, Array, Key], Array]  # state, obs, step, key → action
     exploit: Callable[[State, Array | np.ndarray], Array]  # state, obs → action
     update: Callable[[State, Transition, Tick, Key], tuple[State, Metrics]]  # ONE update on ONE batch
-    rounds: int = 1
+    appraise: Callable[[State, Array | np.ndarray, Key], Appraisal]  # how good Q believes the policy to be
+    rounds: int = 1  # fresh batches that one pass over all networks takes
     learn_every: int = 1

@@ -16,16 +16,22 @@ from smrl.types import Algorithm, Spec, Tick, Transition
 
 SPEC = Spec(obs_size=5, action_size=2)
 BATCH = 16
-SMALL = {"actor_hidden": (32, 32), "critic_hidden": (32, 32)}
+SMALL: dict[str, Any] = {"actor_hidden": (32, 32), "critic_hidden": (32, 32)}
+FEW: dict[str, Any] = {"tqc": {"critics": 2, "atoms": 5}, "redq": {"critics": 3}}
 
-# name → optimiser steps of M reuses at an odd and at an even environment step, as the paper's loops say
+FRESH_BATCHES = {"redq": 3}  # one where it is not said
+
+# name → optimiser steps per reuse at an odd and at an even environment step, as the paper's loops say; of each pair
 OPTIMISER_STEPS: dict[str, dict[str, tuple[int, int]]] = {
     "ddpg": {"actor": (1, 1), "critics": (1, 1)},
     "td3": {"actor": (0, 1), "critics": (1, 1)},
     "sac": {"actor": (1, 1), "critics": (1, 1), "log_alpha": (1, 1)},
+    "darc": {"actors": (1, 1), "critics": (1, 1)},
+    "tqc": {"actor": (1, 1), "critics": (1, 1), "log_alpha": (1, 1)},
+    "redq": {"actor": (1, 1), "critics": (3, 3), "log_alpha": (1, 1)},
 }
 # name → whether the target networks move at an odd and at an even environment step
-TARGETS_MOVE = {"ddpg": (True, True), "td3": (False, True), "sac": (True, True)}
+TARGETS_MOVE = dict.fromkeys(ALGORITHMS, (True, True)) | {"td3": (False, True)}
 
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
 
@@ -33,12 +39,16 @@ every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
 @functools.cache
 def make(name: str) -> Algorithm[Any]:
     entry = ALGORITHMS[name]
-    return entry.make(entry.config(**SMALL), SPEC)
+    return entry.make(entry.config(**SMALL, **FEW.get(name, {})), SPEC)
 
 
 @functools.cache
 def learn(name: str, times: int | str) -> Any:
-    return learner(make(name), times)
+    return learner(make(name), times, FRESH_BATCHES.get(name, 1))
+
+
+def rounds(name: str) -> int:
+    return make(name).rounds * FRESH_BATCHES.get(name, 1)
 
 
 @functools.cache
@@ -47,7 +57,7 @@ def update(name: str) -> Any:
     algorithm = make(name)
 
     def once(state: Any, batch: Transition, step: Any, index: Any, batch_key: Any, key: Any) -> Any:
-        return algorithm.update(state, batch, Tick(step, index, algorithm.rounds, batch_key), key)
+        return algorithm.update(state, batch, Tick(step, index, rounds(name), batch_key), key)
 
     return jax.jit(once)
 
@@ -61,20 +71,20 @@ def start(name: str, seed: int = 0) -> Any:
     return initial(name)(jax.random.key(seed))
 
 
-def batches(algorithm: Algorithm[Any], seed: int = 0) -> Transition:
+def batches(count: int, seed: int = 0) -> Transition:
     draw = np.random.default_rng(seed)
 
     def normal(*shape: int) -> Any:
-        return draw.standard_normal((algorithm.rounds, BATCH, *shape), np.float32)
+        return draw.standard_normal((count, BATCH, *shape), np.float32)
 
-    discount: Any = np.where(draw.random((algorithm.rounds, BATCH)) < 0.2, 0, 0.99).astype(np.float32)
+    discount: Any = np.where(draw.random((count, BATCH)) < 0.2, 0, 0.99).astype(np.float32)
     return Transition(normal(5), np.tanh(normal(2)), normal(), discount, normal(5))
 
 
 def manual(name: str, state: Any, data: Transition, step: int, key: Any, times: int) -> tuple[Any, dict[str, Any]]:
     """The paper's loops in plain Python; the reports are averaged."""
     reports = []
-    for index in range(make(name).rounds):
+    for index in range(rounds(name)):
         update_key, batch_key = jax.random.split(jax.random.fold_in(key, index))
         batch = jax.tree.map(lambda field, index=index: field[index], data)
         for m in range(times):
@@ -94,7 +104,7 @@ def differs(left: Any, right: Any) -> bool:
 @every_algorithm
 @pytest.mark.parametrize("times", [1, 4])  # 1 is the base algorithm: one call of its update per round
 def test_reuse_equals_manual_updates(name: str, times: int) -> None:
-    key, data = jax.random.key(7), batches(make(name))
+    key, data = jax.random.key(7), batches(rounds(name))
     state, expected = start(name), start(name)
     for step in (1, 2, 3):
         state, report = learn(name, times)(state, data, step, key)
@@ -114,7 +124,7 @@ def test_targets_start_as_copies(name: str) -> None:
 
 @every_algorithm
 def test_same_seed_same_result_and_other_seed_another(name: str) -> None:
-    data = batches(make(name))
+    data = batches(rounds(name))
     first, second, third = (learn(name, 4)(start(name, seed), data, 2, jax.random.key(seed))[0] for seed in (0, 0, 1))
     assert not differs(first, second)
     assert differs(first, third)
@@ -124,19 +134,19 @@ def test_same_seed_same_result_and_other_seed_another(name: str) -> None:
 def test_shapes_and_dtypes_are_stable(name: str) -> None:
     state = start(name)
     before = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state)
-    state, _ = learn(name, 4)(state, batches(make(name)), 1, jax.random.key(0))
+    state, _ = learn(name, 4)(state, batches(rounds(name)), 1, jax.random.key(0))
     assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == before
     assert {leaf.dtype.name for leaf in jax.tree.leaves(state)} <= {"float32", "int32"}
 
 
 @every_algorithm
 def test_compiles_once(name: str) -> None:
-    algorithm, state, compilations = make(name), start(name), list[str]()
-    state, _ = learn(name, "3:2,1")(state, batches(algorithm), 1, jax.random.key(0))
+    state, compilations = start(name), list[str]()
+    state, _ = learn(name, "3:2,1")(state, batches(rounds(name)), 1, jax.random.key(0))
     jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: compilations.append(event))
     try:
         for step in (2, 3, 4):  # across a change of the schedule
-            state, _ = learn(name, "3:2,1")(state, batches(algorithm, seed=step), step, jax.random.key(step))
+            state, _ = learn(name, "3:2,1")(state, batches(rounds(name), seed=step), step, jax.random.key(step))
     finally:
         jax.monitoring.clear_event_listeners()
     assert not [event for event in compilations if "backend_compile" in event]
@@ -146,13 +156,29 @@ def test_compiles_once(name: str) -> None:
 @pytest.mark.parametrize("step", [1, 2])
 def test_counts_of_updates(name: str, step: int) -> None:
     times, before = 4, start(name)
-    after, _ = learn(name, times)(start(name), batches(make(name)), step, jax.random.key(0))
+    after, _ = learn(name, times)(start(name), batches(rounds(name)), step, jax.random.key(0))
     for part, steps in OPTIMISER_STEPS[name].items():
-        assert optax.tree.get(getattr(after, part).optimiser, "count") == times * steps[(step + 1) % 2], part
+        counts = optax.tree.get(getattr(after, part).optimiser, "count")
+        assert (counts == times * steps[(step + 1) % 2]).all(), part
     targets = [part for part in before._fields if part.startswith("target_")]
     for part in targets:
         assert differs(getattr(before, part), getattr(after, part)) == TARGETS_MOVE[name][(step + 1) % 2], part
     assert targets
+
+
+@every_algorithm
+def test_an_appraisal_is_of_the_policy_by_all_critics(name: str) -> None:
+    algorithm, state = make(name), start(name)
+    obs = np.random.default_rng(0).standard_normal((64, SPEC.obs_size), np.float32)
+    one, same, other = (algorithm.appraise(state, obs, jax.random.key(seed)) for seed in (0, 0, 1))
+    assert one.action.shape == (64, SPEC.action_size)
+    assert one.q.shape == one.log_prob.shape == (64,)
+    assert one.alpha.shape == ()
+    assert not differs(one, same)
+    soft = hasattr(state, "log_alpha")
+    assert differs(one, other) == bool(one.alpha) == bool(np.any(one.log_prob)) == soft
+    if not soft:
+        assert not differs(one.action, algorithm.exploit(state, obs))
 
 
 @every_algorithm
@@ -171,10 +197,10 @@ def test_actions_are_bounded_and_exploration_explores(name: str) -> None:
 
 @every_algorithm
 def test_save_and_load_round_trip(name: str) -> None:
-    state, _ = learn(name, 4)(start(name), batches(make(name)), 2, jax.random.key(0))
+    state, _ = learn(name, 4)(start(name), batches(rounds(name)), 2, jax.random.key(0))
     template = jax.eval_shape(make(name).init, jax.random.key(0))
     assert not differs(checkpoint.from_arrays(template, checkpoint.to_arrays(state)), state)
 
 
 def test_the_table_is_complete() -> None:
-    assert OPTIMISER_STEPS.keys() == TARGETS_MOVE.keys() == ALGORITHMS.keys()
+    assert OPTIMISER_STEPS.keys() == ALGORITHMS.keys()

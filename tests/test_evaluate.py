@@ -17,9 +17,10 @@ def lean(obs: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("episodes", [1, 10, AT_ONCE + 5])
 def test_returns_are_those_of_single_episodes(episodes: int) -> None:
     evaluator = Evaluator(partial(envs.make, "Hopper-v4"), episodes, seed=3)
-    returns, lengths = evaluator(lean)
+    episodes_played = evaluator(lean)
+    returns, lengths = episodes_played.returns, episodes_played.lengths
     env = envs.make("Hopper-v4")
-    for seed, expected_return, expected_length in zip(evaluator.seeds, returns, lengths, strict=True):
+    for seed, expected_return, expected_length in zip(evaluator.seeds(), returns, lengths, strict=True):
         obs, total, length, over = env.reset(seed), 0.0, 0, False
         while not over:
             obs, reward, terminated, truncated = env.step(lean(obs[None])[0])

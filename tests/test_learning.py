@@ -1,6 +1,7 @@
 """Every algorithm must learn a small real task: Pendulum-v1 in 2,500 steps, of which 500 are random."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ from smrl.algorithms import ALGORITHMS
 
 SOLVED, HOPELESS = -300, -500  # a random policy returns about -1,200; the best possible is about -150
 SEEDS = (0, 1, 2)
+# Networks of the paper's sizes would take hours with these; the algorithms are the same.
+SMALL: dict[str, Any] = {"actor_hidden": (64, 64), "critic_hidden": (64, 64)}
+SMALLER: dict[str, dict[str, Any]] = {"darc": SMALL, "tqc": SMALL, "redq": SMALL | {"fresh_batches": 2}}
 MAY_FORGET = {"ddpg"}  # overestimation, which reuse accumulates (the paper on Ant), can undo what was learned
 
 
@@ -25,6 +29,7 @@ def returns(algorithm: str, reuse: int, seed: int, runs: Path) -> np.ndarray:
         eval_every=250,
         runs=runs,
         quiet=True,
+        **SMALLER.get(algorithm, {}),
     )
     return run.record.returns
 

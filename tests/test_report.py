@@ -24,14 +24,14 @@ def write_run(
     evaluations: Sequence[tuple[int, float]],
     *,
     env: str = "Pendulum-v1",
-    algorithm: str = "sac",
+    variant: str = "sac",
     reuse: str = "10",
     seed: int = 0,
     steps: int = 3000,
 ) -> Path:
     path.mkdir(parents=True, exist_ok=True)
-    experiment = {"algorithm": algorithm, "env": env, "reuse": reuse, "seed": seed, "steps": steps}
-    (path / "config.json").write_text(json.dumps({"experiment": experiment, "versions": {}}))
+    experiment = {"algorithm": variant.partition("-")[0], "env": env, "reuse": reuse, "seed": seed, "steps": steps}
+    (path / "config.json").write_text(json.dumps({"experiment": experiment, "variant": variant, "versions": {}}))
     rows = [f"{step},10,{mean},1.0,{mean - 1},{mean + 1},200" for step, mean in evaluations]
     (path / "evaluations.csv").write_text("\n".join([HEADER, *rows, ""]))
     return path
@@ -60,7 +60,7 @@ def rendered(records: list[Record], threshold: float | None = None, width: int =
 def test_a_run_is_read(tmp_path: Path) -> None:
     run = write_run(tmp_path, [(1000, -1200.5), (2000, -150.25)], reuse="10:300000,1", seed=3)
     record = read_run(run)
-    assert (record.path, record.env, record.algorithm) == (run, "Pendulum-v1", "sac")
+    assert (record.path, record.env, record.variant) == (run, "Pendulum-v1", "sac")
     assert (record.reuse, record.seed, record.budget, record.episodes) == ("10:300000,1", 3, 3000, 10)
     assert record.steps.tolist() == [1000, 2000]
     assert record.returns.tolist() == [-1200.5, -150.25]
@@ -86,7 +86,7 @@ def test_carriage_returns_do_no_harm(tmp_path: Path) -> None:
         ("evaluations.csv", None, "there is no evaluations.csv in .*; give the directory of a run"),
         ("config.json", "{", "is not JSON; train this run again"),
         ("config.json", "[]", "no object named experiment"),
-        ("config.json", '{"experiment": {"env": "Pendulum-v1"}}', "its experiment has no 'reuse'"),
+        ("config.json", '{"experiment": {"env": "Pendulum-v1"}}', "it has no 'reuse'"),
         ("config.json", '{"experiment": {"reuse": "ten"}}', "'ten' is not a reuse schedule"),
         ("evaluations.csv", "step,mean\n1000,-5\n", "columns step, episodes and mean"),
         ("evaluations.csv", f"{HEADER}\n1000,10,oops\n", "columns step, episodes and mean"),

@@ -1,18 +1,20 @@
 """What deterministic actor-critics are put together from: DDPG and TD3 differ only in how they combine it."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from smrl import gradients, targets
+from smrl import gradients, losses, targets
 from smrl.algorithms.exploration import gaussian_noise
+from smrl.algorithms.hyperparameters import Hyperparameters
+from smrl.algorithms.regression import regress
 from smrl.gradients import Trained
-from smrl.networks import Critic, DeterministicActor, Ensemble, ensemble
-from smrl.types import Array, Key, Metrics, Params, Spec, Transition
+from smrl.networks import DeterministicActor, Ensemble, ensemble
+from smrl.types import Appraisal, Array, Key, Metrics, Params, Spec, Transition
 
 
 class State(NamedTuple):
@@ -22,23 +24,6 @@ class State(NamedTuple):
     critics: Trained
     target_actor: Params
     target_critics: Params
-
-
-class Config(Protocol):
-    """The hyperparameters that the pieces need."""
-
-    @property
-    def actor_hidden(self) -> tuple[int, ...]: ...
-    @property
-    def critic_hidden(self) -> tuple[int, ...]: ...
-    @property
-    def actor_learning_rate(self) -> float: ...
-    @property
-    def critic_learning_rate(self) -> float: ...
-    @property
-    def tau(self) -> float: ...
-    @property
-    def exploration_noise(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -65,24 +50,21 @@ class Pieces:
             target_critics=critics,
         )
 
-    def update_critics(self, state: State, batch: Transition, next_action: Array) -> tuple[State, Metrics]:
+    def update_critics(self, state: State, batch: Transition, next_action: Array, key: Key) -> tuple[State, Metrics]:
         """Regress every critic to y = r + γ (1 − d) min_i Q′_i(s′, a′)."""
-        next_q = self.critics(state.target_critics, batch.next_obs, next_action)
+        target_key, critic_key = jax.random.split(key)
+        next_q = self.critics(state.target_critics, batch.next_obs, next_action, key=target_key)
         y = targets.bellman(batch, targets.clipped_double(next_q))
-
-        def loss(params: Params) -> tuple[Array, Metrics]:
-            q = self.critics(params, batch.obs, batch.action)
-            value = gradients.squared_error(q, y)
-            return value, {"critic_loss": value, "q": q.mean()}
-
-        critics, metrics = gradients.descend(state.critics, loss, self.critic_optimiser)
+        critics, metrics = regress(
+            self.critics, state.critics, self.critic_optimiser, batch, lambda q: losses.squared_error(q, y), critic_key
+        )
         return state._replace(critics=critics), metrics
 
-    def update_actor(self, state: State, batch: Transition) -> tuple[State, Metrics]:
+    def update_actor(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
         """Maximise mean Q_1(s, π(s)) under the newest critics."""
 
         def loss(params: Params) -> tuple[Array, Metrics]:
-            q = self.critics(state.critics.params, batch.obs, self.actor.apply(params, batch.obs))
+            q = self.critics(state.critics.params, batch.obs, self.actor.apply(params, batch.obs), key=key)
             value = -q[0].mean()
             return value, {"actor_loss": value}
 
@@ -104,15 +86,21 @@ class Pieces:
         """π(s) + ε."""
         return gaussian_noise(self.exploit(state, obs), self.exploration_noise, key)
 
+    def appraise(self, state: State, obs: Array | np.ndarray, key: Key) -> Appraisal:
+        """π(s), and the mean of what all critics say of it."""
+        action = self.exploit(state, obs)
+        q = self.critics(state.critics.params, jnp.asarray(obs), action).mean(axis=0)
+        return Appraisal(action, q, jnp.zeros_like(q), jnp.zeros(()))
 
-def pieces(config: Config, spec: Spec, critics: int) -> Pieces:
+
+def pieces(config: Hyperparameters, spec: Spec, critics: int) -> Pieces:
     """The pieces for an environment, with so many critics."""
     return Pieces(
         spec,
         DeterministicActor(config.actor_hidden, spec.action_size),
-        ensemble(Critic(config.critic_hidden), critics),
-        gradients.adam(config.actor_learning_rate),
-        gradients.adam(config.critic_learning_rate),
+        ensemble(config.critic(), critics),
+        gradients.adam(config.rate("actor")),
+        gradients.adam(config.rate("critic")),
         config.tau,
         config.exploration_noise,
     )

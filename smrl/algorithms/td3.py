@@ -12,30 +12,22 @@ from dataclasses import dataclass
 
 import jax
 
-from smrl.algorithms.checks import check_hyperparameters
 from smrl.algorithms.deterministic import State, pieces
 from smrl.algorithms.exploration import gaussian_noise
-from smrl.errors import require
+from smrl.algorithms.hyperparameters import Hyperparameters
 from smrl.types import Algorithm, Key, Metrics, Spec, Tick, Transition
 
 
-@dataclass(frozen=True)
-class TD3:
+@dataclass(frozen=True, kw_only=True)
+class TD3(Hyperparameters):
     """Hyperparameters of TD3; the defaults are the paper's table."""
 
-    actor_hidden: tuple[int, ...] = (256, 256)
-    critic_hidden: tuple[int, ...] = (256, 256)
-    actor_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    tau: float = 0.005
-    exploration_noise: float = 0.1
     target_noise: float = 0.2
+    """Standard deviation of the noise on the target's actions."""
     noise_clip: float = 0.5
+    """That noise is clipped to plus or minus this."""
     delay: int = 2
-
-    def __post_init__(self) -> None:
-        check_hyperparameters(self)
-        require(self.delay >= 1, f"delay must be at least 1, not {self.delay}.")
+    """Environment steps per one on which the actor and the targets learn."""
 
 
 def td3(config: TD3, spec: Spec) -> Algorithm[State]:
@@ -43,15 +35,16 @@ def td3(config: TD3, spec: Spec) -> Algorithm[State]:
     parts = pieces(config, spec, critics=2)
 
     def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
+        noise_key, critic_key, actor_key = jax.random.split(key, 3)
         next_action = parts.actor.apply(state.target_actor, batch.next_obs)
-        next_action = gaussian_noise(next_action, config.target_noise, key, config.noise_clip)
-        state, metrics = parts.update_critics(state, batch, next_action)
+        next_action = gaussian_noise(next_action, config.target_noise, noise_key, config.noise_clip)
+        state, metrics = parts.update_critics(state, batch, next_action, critic_key)
         state = jax.lax.cond(
             tick.step % config.delay == 0,
-            lambda state: parts.update_targets(parts.update_actor(state, batch)[0]),
+            lambda state: parts.update_targets(parts.update_actor(state, batch, actor_key)[0]),
             lambda state: state,
             state,
         )
         return state, metrics
 
-    return Algorithm(parts.init, parts.explore, parts.exploit, update)
+    return Algorithm(parts.init, parts.explore, parts.exploit, update, parts.appraise)

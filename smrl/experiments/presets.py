@@ -1,30 +1,127 @@
-"""Named settings; what a preset does not name has the algorithm's default, which is the paper's table."""
+"""Named settings by algorithm and task; what none names has the algorithm's default, which is the paper's table."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from smrl.errors import SmrlError, nearest
 
 
 @dataclass(frozen=True)
+class Row:
+    """Settings of an algorithm on the tasks whose ids match a pattern; of several rows the later wins."""
+
+    algorithm: str
+    settings: dict[str, Any]
+    tasks: str = "*"
+
+
+@dataclass(frozen=True)
 class Preset:
-    """Settings by algorithm."""
+    """Rows under a name, laid over those of the paper."""
 
     title: str
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: tuple[Row, ...]
+
+
+def _on_tasks(algorithm: str, setting: str, values: dict[str, float]) -> Iterator[Row]:
+    return (Row(algorithm, {setting: value}, tasks) for tasks, value in values.items())
 
 
 PRESETS: dict[str, Preset] = {
-    "paper": Preset("the paper's hyperparameter table"),
+    "paper": Preset(
+        "the paper's hyperparameter tables; always underneath",
+        (
+            *_on_tasks(
+                "darc",
+                "nu",
+                {
+                    "Hopper-v*": 0.15,
+                    "Hopper*Env-v0": 0.15,
+                    "HalfCheetah*": 0.1,
+                    "Walker2d-v*": 0.1,
+                    "Walker2D*Env-v0": 0.15,
+                    "Ant-v*": 0.25,
+                    "Ant*Env-v0": 0.2,
+                },
+            ),
+            Row("tqc", {"warmup": 256, "warmup_actions": "policy"}),
+            *_on_tasks(
+                "tqc",
+                "dropped",
+                {
+                    "Hopper-v*": 5,
+                    "Hopper*Env-v0": 5,
+                    "HalfCheetah*": 0,
+                    "Walker2d-v*": 2,
+                    "Walker2D*Env-v0": 2,
+                    "Ant-v*": 2,
+                    "Ant*Env-v0": 2,
+                },
+            ),
+            Row("redq", {"reuse": 5, "fresh_batches": 20}),
+            *_on_tasks(
+                "redq",
+                "target_entropy",
+                {
+                    "Hopper-v*": -1,
+                    "Hopper*Env-v0": -1,
+                    "HalfCheetah*": -3,
+                    "Walker2d-v*": -3,
+                    "Walker2D*Env-v0": -3,
+                    "Ant-v*": -4,
+                    "Ant*Env-v0": -4,
+                },
+            ),
+        ),
+    ),
     "authors": Preset(
-        "as the authors' code: SAC acts by its mean plus N(0, 0.1), not by sampling",
-        {"sac": {"exploration": "mean-plus-noise"}},
+        "as the authors' code where it differs from the paper",
+        (
+            Row("ddpg", {}),
+            Row("td3", {}),
+            Row("sac", {"exploration": "mean-plus-noise"}),
+            Row("darc", {"actor_hidden": (256, 256), "critic_hidden": (256, 256), "learning_rate": 3e-4}),
+            Row("redq", {}),
+        ),
+    ),
+    "original": Preset(
+        "as the algorithm's own authors ran it, without reuse",
+        (Row("redq", {"flavour": "original", "reuse": 1, "eval_episodes": 1}),),
+    ),
+    "lr": Preset(
+        "SAC-LR of the paper: learning rates ten times as large in place of reuse",
+        (Row("sac", {"learning_rate_factor": 10.0, "reuse": 1}),),
+    ),
+    "utd": Preset(
+        "SAC-UTD of the paper: ten fresh batches per step in place of reuse",
+        (Row("sac", {"fresh_batches": 10, "reuse": 1}),),
+    ),
+    "warm-up": Preset(
+        "reuse for the first 300,000 steps only",
+        tuple(Row(name, {"reuse": "10:300000,1"}) for name in ("ddpg", "td3", "sac", "darc", "tqc")),
+    ),
+    "droq": Preset(
+        "DroQ: REDQ with two critics that have LayerNorm and dropout, without reuse",
+        (
+            Row("redq", {"flavour": "original", "critics": 2, "layer_norm": True, "dropout": 0.01, "reuse": 1}),
+            Row("redq", {"dropout": 1e-4}, "Hopper-v*"),
+            Row("redq", {"dropout": 5e-3}, "Walker2d-v*"),
+        ),
     ),
 }
 
 
-def find(name: str, algorithm: str) -> dict[str, Any]:
-    """A preset's settings for an algorithm."""
+def find(name: str, algorithm: str, env: str) -> dict[str, Any]:
+    """A preset's settings for an algorithm in an environment, laid over the paper's."""
     if name not in PRESETS:
         raise SmrlError(f"there is no preset '{name}' among {', '.join(PRESETS)}{nearest(name, PRESETS)}")
-    return PRESETS[name].settings.get(algorithm, {})
+    algorithms = dict.fromkeys(row.algorithm for row in PRESETS[name].rows)
+    if name != "paper" and algorithm not in algorithms:
+        raise SmrlError(f"the preset '{name}' says nothing of {algorithm}; it is for {', '.join(algorithms)}.")
+    settings: dict[str, Any] = {}
+    for row in PRESETS["paper"].rows + PRESETS[name].rows:
+        if row.algorithm == algorithm and fnmatchcase(env.rpartition(":")[2], row.tasks):
+            settings |= row.settings
+    return settings

@@ -19,10 +19,10 @@ INK, GREY, FAINT = "#333333", "#6E6E6E", "#E6E6E6"
 
 
 def learning_curves(records: Sequence[Record], path: Path, threshold: float | None = None) -> Path:
-    """Draw a panel per env and a line per algorithm and reuse: mean over seeds, band of one standard deviation."""
+    """Draw a panel per env and a line per variant and reuse: mean over seeds, band of one standard deviation."""
     found = curves(records)
     envs = list(dict.fromkeys(curve.env for curve in found))
-    names = list(dict.fromkeys(label(curve.algorithm, curve.reuse) for curve in found))
+    names = list(dict.fromkeys(label(curve.variant, curve.reuse) for curve in found))
     rows = -(-len(envs) // 3)
     columns = -(-len(envs) // rows)
     size = (6.4, 4.4) if len(envs) == 1 else (3.9 * columns, 3.1 * rows + 0.7)
@@ -30,7 +30,7 @@ def learning_curves(records: Sequence[Record], path: Path, threshold: float | No
     for index, env in enumerate(envs):
         axes = figure.add_subplot(rows, columns, index + 1)
         for curve in (curve for curve in found if curve.env == env):
-            name = label(curve.algorithm, curve.reuse)
+            name = label(curve.variant, curve.reuse)
             _draw(axes, curve, name, names.index(name))
         if threshold is not None:
             text = f"return {threshold:,g}".replace("-", "−")

@@ -21,7 +21,7 @@ class Record:
 
     path: Path
     env: str
-    algorithm: str
+    variant: str  # the algorithm with the knobs that are not as in the paper, such as sac-fresh10
     reuse: str  # "10", or a schedule such as "10:300000,1"
     seed: int
     budget: int  # the steps that the run is to make
@@ -32,7 +32,8 @@ class Record:
 
 def read_run(path: Path) -> Record:
     """The record of one run directory that has at least one evaluation."""
-    experiment = _experiment(path / CONFIG)
+    config = _config(path / CONFIG)
+    experiment = config["experiment"]
     rows = _rows(path / EVALUATIONS)
     if not rows:
         raise SmrlError(f"{path / EVALUATIONS} holds no evaluation yet; wait for the run's first one.")
@@ -51,7 +52,7 @@ def read_run(path: Path) -> Record:
         return Record(
             path,
             env=str(experiment["env"]),
-            algorithm=str(experiment["algorithm"]),
+            variant=str(config["variant"]),
             reuse=reuse,
             seed=int(experiment["seed"]),
             budget=int(experiment["steps"]),
@@ -60,20 +61,19 @@ def read_run(path: Path) -> Record:
             returns=returns,
         )
     except KeyError as error:
-        raise _broken(path / CONFIG, f"its experiment has no {error}") from error
+        raise _broken(path / CONFIG, f"it has no {error}") from error
     except (TypeError, ValueError) as error:
         raise _broken(path / CONFIG, "its seed and steps must be whole numbers") from error
 
 
-def _experiment(file: Path) -> dict[str, Any]:
+def _config(file: Path) -> dict[str, Any]:
     try:
         config = json.loads(_text(file))
     except ValueError as error:
         raise _broken(file, "it is not JSON") from error
-    experiment = config.get("experiment") if isinstance(config, dict) else None
-    if not isinstance(experiment, dict):
+    if not isinstance(config, dict) or not isinstance(config.get("experiment"), dict):
         raise _broken(file, "it has no object named experiment")
-    return experiment
+    return config
 
 
 def _rows(file: Path) -> list[dict[str, str]]:

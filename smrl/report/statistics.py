@@ -14,10 +14,10 @@ from smrl.report.records import Record
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The runs of one (env, algorithm, reuse) on the steps that all of them have."""
+    """The runs of one (env, variant, reuse) on the steps that all of them have."""
 
     env: str
-    algorithm: str
+    variant: str
     reuse: str
     records: tuple[Record, ...]
     steps: NDArray[np.int64]
@@ -39,7 +39,7 @@ class Reached:
 
 
 def curves(records: Sequence[Record]) -> list[Curve]:
-    """One curve per env, algorithm and reuse, in this order; reuse 2 comes before reuse 10."""
+    """One curve per env, variant and reuse, in this order; reuse 2 comes before reuse 10."""
     ordered = sorted(records, key=lambda record: (*_order(record), record.seed, record.path))
     return [_curve(tuple(group)) for _, group in groupby(ordered, key=_order)]
 
@@ -72,11 +72,11 @@ def sample_sd(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _order(record: Record) -> tuple[str, str, list[int], str]:
-    return record.env, record.algorithm, [int(n) for n in re.findall(r"\d+", record.reuse)], record.reuse
+    return record.env, record.variant, [int(n) for n in re.findall(r"\d+", record.reuse)], record.reuse
 
 
 def _curve(records: tuple[Record, ...]) -> Curve:
     first = records[0]
     steps = reduce(np.intersect1d, [record.steps for record in records])
     values = np.stack([record.returns[np.isin(record.steps, steps)] for record in records])
-    return Curve(first.env, first.algorithm, first.reuse, records, steps, values.mean(axis=0), sample_sd(values))
+    return Curve(first.env, first.variant, first.reuse, records, steps, values.mean(axis=0), sample_sd(values))

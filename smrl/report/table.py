@@ -10,11 +10,11 @@ from rich.text import Text
 
 from smrl.report.records import Record
 from smrl.report.statistics import Curve, best_return, curves, final_return, mean_steps_to, sample_sd
-from smrl.report.text import number, reuse_text
+from smrl.report.text import number, reuse_text, variant_text
 
 
 def comparison_table(records: Sequence[Record], threshold: float | None = None) -> Table:
-    """One row per env, algorithm and reuse; ± is the standard deviation over the runs."""
+    """One row per env, variant and reuse; ± is the standard deviation over the runs."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("environment", no_wrap=True)
     table.add_column("algorithm", no_wrap=True)
@@ -29,7 +29,7 @@ def comparison_table(records: Sequence[Record], threshold: float | None = None) 
     for curve, following in zip(rows, [*rows[1:], None], strict=True):
         reached = [] if threshold is None else [str(mean_steps_to(curve.records, threshold))]
         last = following is None or following.env != curve.env
-        table.add_row(Text(curve.env), Text(curve.algorithm.upper()), *_numbers(curve), *reached, end_section=last)
+        table.add_row(Text(curve.env), Text(variant_text(curve.variant)), *_numbers(curve), *reached, end_section=last)
     return table
 
 

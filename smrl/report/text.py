@@ -23,10 +23,20 @@ def reuse_text(reuse: str) -> str:
     return ", then ".join([*steps, last])
 
 
-def label(algorithm: str, reuse: str) -> str:
+def variant_text(variant: str) -> str:
+    """A variant of an algorithm in words.
+
+    >>> variant_text("sac-fresh10-reset200000")
+    'SAC fresh10 reset200000'
+    """
+    algorithm, *knobs = variant.split("-")
+    return " ".join([algorithm.upper(), *knobs])
+
+
+def label(variant: str, reuse: str) -> str:
     """The name of a curve.
 
     >>> label("sac", "10")
     'SAC, reuse 10'
     """
-    return f"{algorithm.upper()}, reuse {reuse_text(reuse)}"
+    return f"{variant_text(variant)}, reuse {reuse_text(reuse)}"

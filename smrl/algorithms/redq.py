@@ -1,0 +1,100 @@
+"""REDQ (Chen et al., 2021): many critics, a random few in the target, and many fresh batches per step.
+
+𝓜: a random subset of the critics, drawn anew in every update;  a′ ~ π(s′)
+y = r + γ (1 − d) (min_{i ∈ 𝓜} Q′_i(s′, a′) − α log π(a′|s′))     critics: min mean_i mean (Q_i(s, a) − y)²
+targets: θ′ ← τ θ + (1 − τ) θ′
+on the last of a step's fresh batches only, in each of its reuses:
+actor: min mean (α log π(ã|s) − mean_i Q_i(s, ã)),  ã ~ π(s)
+temperature: min −α mean (log π(ã|s) + H̄),  α = exp(log α)
+
+This is the variant that the authors of SMR ran. The flavour "original" is that of REDQ's own authors, who start from
+Xavier's initialisation and α = 0.2, sum the critics' losses, take all gradients before any step, and have log α in
+place of α in the temperature's loss and log(1 − a² + 1e-6) in log π; it acts by sampling the policy.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from smrl import losses, targets
+from smrl.algorithms.regression import regress
+from smrl.algorithms.soft import SoftHyperparameters, State, pieces
+from smrl.errors import require
+from smrl.gradients import Trained
+from smrl.networks import ensemble, small_last, torch_default, xavier
+from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
+
+
+@dataclass(frozen=True, kw_only=True)
+class REDQ(SoftHyperparameters):
+    """Hyperparameters of REDQ; the defaults are the paper's table."""
+
+    critics: int = 10
+    """How many critics."""
+    subset: int = 2
+    """How many of them are drawn for a target."""
+    flavour: Literal["authors", "original"] = "authors"
+    """The variant of SMR's authors, or that of REDQ's, which always explores by sampling."""
+    exploration: Literal["sample", "mean-plus-noise"] = "mean-plus-noise"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self.subset <= self.critics,
+            f"a subset of {self.subset} cannot be drawn from {self.critics} critics; lower subset or raise critics.",
+        )
+
+
+def redq(config: REDQ, spec: Spec) -> Algorithm[State]:
+    """REDQ for an environment."""
+    original = config.flavour == "original"
+    parts = pieces(
+        dataclasses.replace(config, exploration="sample") if original else config,
+        spec,
+        config.critics,
+        judge=lambda q: q.mean(axis=0),
+        actor_start=xavier(heads=2) if original else torch_default,
+        critic_start=xavier() if original else small_last,
+        log_prob_floor=1e-6 if original else 0.0,
+    )
+    drawn = ensemble(parts.critics.member, config.subset)
+
+    def temperature(log_alpha: Trained) -> Array:
+        untouched = optax.tree.get(log_alpha.optimiser, "count") == 0
+        return jnp.where(original & untouched, 0.2, jnp.exp(log_alpha.params))
+
+    def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
+        subset_key, target_key, critic_key, actor_key = jax.random.split(key, 4)
+        alpha = temperature(state.log_alpha)
+
+        indices = jax.random.choice(subset_key, config.critics, (config.subset,), replace=False)
+        next_q, next_log_prob = parts.look_ahead(
+            state.actor.params, drawn, parts.critics.subset(state.target_critics, indices), batch.next_obs, target_key
+        )
+        y = targets.bellman(batch, targets.soft_clipped_double(next_q, next_log_prob, alpha))
+        critics, metrics = regress(
+            parts.critics,
+            state.critics,
+            parts.critic_optimiser,
+            batch,
+            lambda q: losses.squared_error(q, y) / (1 if original else config.critics),
+            critic_key,
+        )
+        judges = state.critics.params if original else critics.params
+
+        def improve(actor: Trained, log_alpha: Trained) -> tuple[Trained, Trained]:
+            actor, report = parts.update_actor(actor, judges, batch.obs, alpha, actor_key)
+            weight = (lambda x: x) if original else jnp.exp
+            return actor, parts.update_temperature(log_alpha, report["entropy"], weight)
+
+        is_last = tick.round == tick.rounds - 1
+        actor, log_alpha = jax.lax.cond(is_last, improve, lambda *same: same, state.actor, state.log_alpha)
+        target_critics = parts.follow(state.target_critics, critics)
+        metrics |= {"entropy": -next_log_prob.mean(), "alpha": alpha}
+        return State(actor, critics, log_alpha, target_critics), metrics
+
+    return Algorithm(parts.init, parts.explore, parts.exploit, update, parts.appraise)

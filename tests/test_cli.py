@@ -42,8 +42,9 @@ def test_train_in_python(run: smrl.Run) -> None:
     assert config["threads"] == 1
     assert config["versions"].keys() >= {"jax", "smrl", "python", "gymnasium"}
     header, *rows = (run.path / "training.csv").read_text().splitlines()
-    names = ["actor_loss", "alpha", "critic_loss", "entropy", "q", "seconds", "steps_per_second", "episode_return"]
-    assert header.split(",") == ["step", *names]
+    names = ["actor_loss", "alpha", "critic_loss", "entropy", "q"]
+    names += ["fresh_batch_updates", "same_batch_updates", "uses_per_transition"]
+    assert header.split(",") == ["step", *names, "seconds", "steps_per_second", "episode_return"]
     assert [row.split(",")[0] for row in rows] == ["200", "300"]
     assert list((run.path / "tensorboard").glob("events.out.tfevents.*"))
 

@@ -1,8 +1,9 @@
 """The JAX updates of DDPG, TD3 and SAC against one in NumPy float64 that shares no code with them."""
 
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
 from typing import Any, NamedTuple
 
 import jax
@@ -25,14 +26,14 @@ ROUNDING = 2.0**-23  # a change of θ is only known to a rounding or two of θ, 
 KINK = 5e-7  # inputs of ReLU in float32 are wrong by about 1e-7
 WARM_UP = 6
 NOISE_SEED = 5
+FAST = {"xla_backend_optimization_level": 0}  # to compile, in half the time; other code, but the same numbers
 
+SMALL, LARGE = Spec(5, 3), Spec(17, 6)
 HIDDEN = {"actor_hidden": (32, 24), "critic_hidden": (24, 32)}
 RATES = {"actor_learning_rate": 1e-3, "critic_learning_rate": 2e-3, "tau": 0.02}  # all unlike the defaults
-UNUSUAL: dict[str, dict[str, float]] = {
-    "ddpg": RATES,
-    "td3": RATES | {"target_noise": 0.3, "noise_clip": 0.4},
-    "sac": RATES | {"temperature_learning_rate": 5e-3, "target_entropy": -1.5},
-}
+SMOOTHING = {"target_noise": 0.3, "noise_clip": 0.4}
+TEMPERATURE = {"temperature_learning_rate": 5e-3, "target_entropy": -1.5}
+UNUSUAL: dict[str, dict[str, float]] = {"ddpg": RATES, "td3": RATES | SMOOTHING, "sac": RATES | TEMPERATURE}
 UPDATES = {"ddpg": reference.ddpg, "td3": reference.td3, "sac": reference.sac}
 
 
@@ -43,14 +44,31 @@ def full_precision() -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """An algorithm with its hyperparameters, and how to do the same in NumPy."""
+
+    name: str
+    options: dict[str, Any]
+    spec: Spec
+    size: int  # of a batch
+    settings: reference.Settings
+    draws: Callable[[Transition, Tick, jax.Array], dict[str, Any]]  # what is random in an update with this key
+    update: Callable[..., tuple[Any, reference.Metrics]]
+    nearest_branch: Callable[..., float]  # takes what the update takes: how near one of its gradients is to a jump
+    in_numpy: Callable[[Any], Any]
+    means: tuple[float, ...] = ()  # of a soft actor, the median over a batch, of the first few
+    log_stds: tuple[float, ...] = (2.0, -20.0)  # the same, by default on the clamps
+
+
 class Setup(NamedTuple):
     """An algorithm in the midst of learning, with a batch that it has not seen."""
 
+    subject: Subject
     algorithm: Algorithm[Any]
     update: Callable[..., Any]  # compiled
     state: Any
     batch: Transition
-    settings: reference.Settings
 
 
 def random_batch(seed: int, size: int, spec: Spec) -> Transition:
@@ -66,85 +84,94 @@ def random_batch(seed: int, size: int, spec: Spec) -> Transition:
     return Transition(*(jnp.asarray(values, jnp.float32) for values in fields))
 
 
-def random_params(shapes: Any, rng: np.random.Generator) -> Any:
-    """Uniform in ±1/√fan_in; JAX itself would take seconds to compile as much."""
-    leaves, structure = jax.tree.flatten(shapes)  # bias before kernel, by the alphabet
-    pairs = zip(leaves[0::2], leaves[1::2], strict=True)
-    drawn = [rng.uniform(-1, 1, leaf.shape) * pair[1].shape[-2] ** -0.5 for pair in pairs for leaf in pair]
-    return jax.tree.unflatten(structure, [jnp.asarray(values, jnp.float32) for values in drawn])
+def random_params(shapes: Any, rng: np.random.Generator, gain: float) -> Any:
+    """Uniform in ±1/√fan_in, kernels times the gain; LayerNorms in ±½ around their start."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(shapes)
+    drawn = []
+    for (_, bias), (path, weights) in zip(leaves[0::2], leaves[1::2], strict=True):  # in the order of the alphabet
+        if path[-1].key == "scale":
+            drawn += [rng.uniform(-0.5, 0.5, bias.shape), rng.uniform(0.5, 1.5, weights.shape)]
+        else:
+            bound = weights.shape[-2] ** -0.5
+            drawn += [rng.uniform(-bound, bound, bias.shape), gain * rng.uniform(-bound, bound, weights.shape)]
+    return jax.tree.unflatten(structure, [values.astype(np.float32) for values in drawn])
 
 
-def shift_last_bias(params: Any, shift: list[float]) -> Any:
+def shift_last_bias(params: Any, shift: Sequence[float] | Floats) -> Any:
     leaves, structure = jax.tree.flatten(params)
-    leaves[-2] = leaves[-2] + jnp.asarray(shift, jnp.float32)
+    leaves[-2] = np.asarray(leaves[-2]) + np.asarray(shift, np.float32)
     return jax.tree.unflatten(structure, leaves)
 
 
-def to_the_clamp(state: Any, obs: jax.Array) -> Any:
-    """Of SAC's actor, half of the first log std above 2 and half of the second below −20."""
-    if hasattr(state, "target_actor"):
+def shift_policy(state: Any, obs: jax.Array, subject: Subject) -> Any:
+    """Of a soft actor, the first few means and log std to the medians that the subject has."""
+    if not hasattr(state, "log_alpha"):
         return state
     output, _ = reference.forward(network(state.actor.params), np.asarray(obs, np.float64))
-    middle, first = np.median(output, axis=0), output.shape[1] // 2
+    middle = np.median(output, axis=0)
     shift = np.zeros_like(middle)
-    shift[first : first + 2] = [2.0, -20.0] - middle[first : first + 2]
-    return state._replace(actor=state.actor._replace(params=shift_last_bias(state.actor.params, list(shift))))
+    for first, medians in ((0, subject.means), (len(middle) // 2, subject.log_stds)):
+        some = slice(first, first + len(medians))
+        shift[some] = medians - middle[some]
+    return state._replace(actor=state.actor._replace(params=shift_last_bias(state.actor.params, shift)))
 
 
 def start(algorithm: Algorithm[Any], spec: Spec) -> Any:
-    """Before the first step; targets far from the online networks, target actions near ±1, α far from 1."""
-    shapes, rng = jax.eval_shape(algorithm.init, jax.random.key(0)), np.random.default_rng(0)
-    state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    """Before the first step; targets far from the online networks, target actions near ±1, α far from 1.
+
+    In NumPy, for JAX itself would take seconds to compile as much.
+    What critics say depends on what they see more than on their biases, so that each is the smallest somewhere.
+    """
+    shapes, rng = jax.eval_shape(algorithm.init, jax.random.key(0)), np.random.default_rng(1)
+    state = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     for name in state._fields:
-        value = getattr(state, name)
+        value, gain = getattr(state, name), 2.0 if "critics" in name else 1.0
         if name == "log_alpha":
-            state = state._replace(log_alpha=value._replace(params=jnp.float32(-0.7)))
+            value = value._replace(params=np.float32(-0.7))
         elif name.startswith("target"):
-            state = state._replace(**{name: random_params(value, rng)})
+            value = random_params(value, rng, gain)
         else:
-            state = state._replace(**{name: value._replace(params=random_params(value.params, rng))})
-    if hasattr(state, "target_actor"):
-        shift = [1.5, -1.5, *[0.0] * (spec.action_size - 2)]
-        state = state._replace(target_actor=shift_last_bias(state.target_actor, shift))
+            value = value._replace(params=random_params(value.params, rng, gain))
+        if name.startswith("target_actor"):
+            value = shift_last_bias(value, [1.5, -1.5, *[0.0] * (spec.action_size - 2)])
+        state = state._replace(**{name: value})
     return state
 
 
-def tick(step: int) -> Tick:
-    return Tick(jnp.int32(step), jnp.int32(0), 1, jax.random.key(3))
+def tick(step: int, index: int = 0, rounds: int = 1) -> Tick:
+    return Tick(jnp.int32(step), jnp.int32(index), rounds, jax.random.key(3))
 
 
-def set_up(name: str, small: bool) -> Setup:
+def set_up(subject: Subject) -> Setup:
     """Some updates in JAX first, so that moments, targets and temperature are those of learning."""
-    spec, size = (Spec(5, 3), 64) if small else (Spec(17, 6), 256)
-    unusual = UNUSUAL[name] if small else {}
-    entry = find(name)
-    config = entry.config(**unusual, **HIDDEN) if small else entry.config()
-    algorithm = entry.make(config, spec)
-    update, state = jax.jit(algorithm.update), start(algorithm, spec)
+    entry, spec, size = find(subject.name), subject.spec, subject.size
+    algorithm = entry.make(entry.config(**subject.options), spec)
+    update, rounds = jax.jit(algorithm.update, compiler_options=FAST), algorithm.rounds
+    state = start(algorithm, spec)
     for step in range(1, WARM_UP + 1):
         batch = random_batch(step, size, spec)
-        state, _ = update(to_the_clamp(state, batch.obs), batch, tick(step), jax.random.key(10 + step))
-    state = to_the_clamp(state, batch.obs)
-    settings = reference.Settings(**unusual)  # type: ignore[arg-type]  # floats, all of them
-    batches = (random_batch(seed, size, spec) for seed in range(100, 200))
-    batch = next(batch for batch in batches if not near_a_kink(name, in_numpy(state), batch, settings))
-    return Setup(algorithm, update, state, batch, settings)
+        state = shift_policy(state, batch.obs, subject)
+        state, _ = update(state, batch, tick(step, step % rounds, rounds), jax.random.key(10 + step))
+    state = shift_policy(state, batch.obs, subject)
+    batches = (random_batch(seed, size, spec) for seed in count(100))
+    batch = next(batch for batch in batches if not near_a_branch(subject, state, batch, rounds))
+    return Setup(subject, algorithm, update, state, batch)
 
 
 cached_set_up = functools.cache(set_up)
 
 
-def near_a_kink(name: str, before: reference.State, batch: Transition, settings: reference.Settings) -> bool:
+def arguments(subject: Subject, state: Any, batch: Transition, now: Tick, key: jax.Array) -> dict[str, Any]:
+    """Of NumPy's update on its own state."""
+    numbers = {"state": state, "batch": batch_in_numpy(batch), "step": int(now.step), "settings": subject.settings}
+    return numbers | subject.draws(batch, now, key)
+
+
+def near_a_branch(subject: Subject, state: Any, batch: Transition, rounds: int) -> bool:
     """Whether float32 may take another branch of a ReLU somewhere, which is no error, but a jump of a gradient."""
-    noise, numbers = noise_of(name, batch, jax.random.key(NOISE_SEED)), batch_in_numpy(batch)
-    after, _ = UPDATES[name](before, numbers, noise, 2, settings)
-    output, _ = reference.forward(before.actor.values, numbers.obs)
-    action = reference.draw(output, noise[1]).action if name == "sac" else np.tanh(output)
-    passes = [(before.actor.values, numbers.obs)]
-    for old, new in zip(before.critics, after.critics, strict=True):
-        passes.append((old.values, np.concatenate([numbers.obs, numbers.action], axis=1)))
-        passes.append((new.values, np.concatenate([numbers.obs, action], axis=1)))
-    return any(reference.nearest_kink(values, x) < KINK for values, x in passes)
+    before, key = subject.in_numpy(state), jax.random.key(NOISE_SEED)
+    ticks = (tick(2, index, rounds) for index in range(rounds))
+    return any(subject.nearest_branch(**arguments(subject, before, batch, now, key)) < KINK for now in ticks)
 
 
 def network(params: Any) -> Network:
@@ -154,19 +181,20 @@ def network(params: Any) -> Network:
 def members(params: Any) -> list[Network]:
     """The networks of an ensemble, in either layout, or a single one."""
     if isinstance(params, tuple):
-        return [network(member) for member in params]
+        return [one for member in params for one in members(member)]
     leaves = network(params)
     return [leaves] if leaves[0].ndim <= 1 else [list(member) for member in zip(*leaves, strict=True)]
 
 
 def adams(trained: gradients.Trained) -> list[reference.Adam]:
-    mu, nu, count = (optax.tree_utils.tree_get(trained.optimiser, name) for name in ("mu", "nu", "count"))
-    triples = zip(members(trained.params), members(mu), members(nu), strict=True)
-    return [reference.Adam(*triple, int(count)) for triple in triples]
+    mu, nu, steps = (optax.tree_utils.tree_get(trained.optimiser, name) for name in ("mu", "nu", "count"))
+    networks = members(trained.params)
+    counts = np.broadcast_to(steps, len(networks)).tolist()
+    return [reference.Adam(*one) for one in zip(networks, members(mu), members(nu), counts, strict=True)]
 
 
 def in_numpy(state: Any) -> reference.State:
-    """A state of any of the three algorithms in float64."""
+    """A state with one actor in float64."""
     return reference.State(
         actor=adams(state.actor)[0],
         critics=adams(state.critics),
@@ -180,13 +208,62 @@ def batch_in_numpy(batch: Transition) -> reference.Batch:
     return reference.Batch(*(np.asarray(values, np.float64) for values in batch))
 
 
-def noise_of(name: str, batch: Transition, key: jax.Array) -> list[Floats]:
-    """The standard normal draws of an update with this key."""
-    keys = {"ddpg": [], "td3": [key], "sac": list(jax.random.split(key))}[name]
+def normals(batch: Transition, keys: Sequence[jax.Array]) -> list[Floats]:
+    """Standard normal draws in the shape of actions."""
     return [np.asarray(jax.random.normal(key, batch.action.shape), np.float64) for key in keys]
 
 
-def named(state: reference.State) -> dict[str, Floats]:
+def soft_normals(batch: Transition, target_key: jax.Array, actor_key: jax.Array) -> list[Floats]:
+    """Of the next action and of the actor's loss; of either key, the second half is for dropout."""
+    return normals(batch, [jax.random.split(key)[0] for key in (target_key, actor_key)])
+
+
+def noise_of(name: str, batch: Transition, key: jax.Array) -> list[Floats]:
+    """The standard normal draws of an update with this key."""
+    if name == "ddpg":
+        return []
+    keys = jax.random.split(key, 3)
+    return normals(batch, [keys[0]]) if name == "td3" else soft_normals(batch, keys[0], keys[2])
+
+
+def nearest_branch(
+    name: str,
+    state: reference.State,
+    batch: reference.Batch,
+    noise: list[Floats],
+    step: int,
+    settings: reference.Settings,
+) -> float:
+    """The smallest |input| of a ReLU that a gradient goes through."""
+    after, _ = UPDATES[name](state, batch, noise, step, settings)
+    output, _ = reference.forward(state.actor.values, batch.obs)
+    action = reference.draw(output, noise[1]).action if name == "sac" else np.tanh(output)
+    passes = [(state.actor.values, batch.obs)]
+    for old, new in zip(state.critics, after.critics, strict=True):
+        passes.append((old.values, np.concatenate([batch.obs, batch.action], axis=1)))
+        passes.append((new.values, np.concatenate([batch.obs, action], axis=1)))
+    return min(reference.nearest_kink(values, x) for values, x in passes)
+
+
+def subject_of(name: str, small: bool) -> Subject:
+    unusual = UNUSUAL[name] if small else {}
+    return Subject(
+        name,
+        options=unusual | HIDDEN if small else {},
+        spec=SMALL if small else LARGE,
+        size=64 if small else 256,
+        settings=reference.Settings(**unusual),  # type: ignore[arg-type]  # floats, all of them
+        draws=lambda batch, _, key: {"noise": noise_of(name, batch, key)},
+        update=UPDATES[name],
+        nearest_branch=functools.partial(nearest_branch, name),
+        in_numpy=in_numpy,
+    )
+
+
+SUBJECTS = {(name, small): subject_of(name, small) for name in UPDATES for small in (True, False)}
+
+
+def named(state: Any) -> dict[str, Floats]:
     leaves, _ = jax.tree_util.tree_flatten_with_path(asdict(state))
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
@@ -201,14 +278,14 @@ def excess(actual: Floats, expected: Floats, allowed: float) -> float:
     return distance / allowed if allowed > 0.0 else np.inf if distance > 0.0 else 0.0
 
 
-def state_errors(actual: reference.State, expected: reference.State) -> dict[str, float]:
+def state_errors(actual: Any, expected: Any) -> dict[str, float]:
     """Of every array, its distance from the expected one in units of the allowed."""
     found, wanted = named(actual), named(expected)
     assert found.keys() == wanted.keys()
     return {n: excess(found[n], wanted[n], SAME * float(np.linalg.norm(wanted[n]))) for n in wanted}
 
 
-def change_errors(before: reference.State, actual: reference.State, expected: reference.State) -> dict[str, float]:
+def change_errors(before: Any, actual: Any, expected: Any) -> dict[str, float]:
     """The same of the change of every parameter and target; what must not move must not move at all."""
     errors = {}
     found, wanted = named(actual), named(expected)
@@ -232,60 +309,81 @@ def assert_small(errors: dict[str, float], limit: float = 1.0) -> None:
     assert not wrong
 
 
-def compare_one_update(name: str, setup: Setup, step: int) -> dict[str, float]:
-    key = jax.random.key(NOISE_SEED)
-    before = in_numpy(setup.state)
-    state, metrics = setup.update(setup.state, setup.batch, tick(step), key)
-    noise = noise_of(name, setup.batch, key)
-    expected = UPDATES[name](before, batch_in_numpy(setup.batch), noise, step, setup.settings)
-    actual = in_numpy(state)
+def errors_of(subject: Subject, before: Any, after: Any, metrics: Any, expected: tuple[Any, Any]) -> dict[str, float]:
+    """Of a state in JAX, and of the report with it."""
+    actual = subject.in_numpy(after)
     errors = state_errors(actual, expected[0]) | metric_errors(metrics, expected[1])
     return errors | change_errors(before, actual, expected[0])
+
+
+def compare_one_update(setup: Setup, now: Tick) -> dict[str, float]:
+    subject, key = setup.subject, jax.random.key(NOISE_SEED)
+    before = subject.in_numpy(setup.state)
+    after, metrics = setup.update(setup.state, setup.batch, now, key)
+    expected = subject.update(**arguments(subject, before, setup.batch, now, key))
+    return errors_of(subject, before, after, metrics, expected)
 
 
 @pytest.mark.parametrize("small", [True, False], ids=["small", "default"])
 @pytest.mark.parametrize(("name", "step"), [("ddpg", 7), ("td3", 7), ("td3", 8), ("sac", 7)])
 def test_one_update_is_that_of_numpy(name: str, step: int, small: bool) -> None:
-    assert_small(compare_one_update(name, cached_set_up(name, small), step))
+    assert_small(compare_one_update(cached_set_up(SUBJECTS[name, small]), tick(step)))
+
+
+def compare_stacked(subject: Subject, now: Tick, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """The layout for a GPU, on whatever runs this."""
+    monkeypatch.setattr("smrl.networks.jax.default_backend", lambda: "gpu")
+    setup = set_up(subject)
+    assert not isinstance(setup.state.critics.params, tuple)
+    return compare_one_update(setup, now)
 
 
 @pytest.mark.parametrize("name", ["td3", "sac"])
 def test_stacked_critics_compute_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The layout for a GPU, on whatever runs this."""
-    monkeypatch.setattr("smrl.networks.jax.default_backend", lambda: "gpu")
-    setup = set_up(name, small=True)
-    assert not isinstance(setup.state.critics.params, tuple)
-    assert_small(compare_one_update(name, setup, step=8))
+    assert_small(compare_stacked(SUBJECTS[name, True], tick(8), monkeypatch))
 
 
-@functools.cache
-def three_reuses(name: str) -> Callable[..., Any]:
-    return learner(cached_set_up(name, True).algorithm, 3)
+cached_learner = functools.cache(learner)
 
 
 def reuse_in_numpy(
-    name: str, setup: Setup, step: int, key: jax.Array, times: int
-) -> tuple[reference.State, reference.Metrics]:
-    """The complete update again and again on one batch, each with noise of its own; the reports' mean."""
-    state, reports = in_numpy(setup.state), []
-    update_key, _ = jax.random.split(jax.random.fold_in(key, 0))  # the one round that these algorithms have
-    for m in range(times):
-        noise = noise_of(name, setup.batch, jax.random.fold_in(update_key, m))
-        state, report = UPDATES[name](state, batch_in_numpy(setup.batch), noise, step, setup.settings)
-        reports.append(report)
-    return state, {metric: float(np.mean([r[metric] for r in reports])) for metric in reports[0]}
+    setup: Setup, batches: list[Transition], step: int, key: jax.Array, times: int
+) -> tuple[Any, reference.Metrics, float]:
+    """The complete update again and again on every batch, each with draws of its own; the reports' mean.
+
+    The third is how near a gradient ever was to a jump.
+    """
+    subject = setup.subject
+    state, reports, nearest = subject.in_numpy(setup.state), [], np.inf
+    for index, batch in enumerate(batches):
+        update_key, _ = jax.random.split(jax.random.fold_in(key, index))
+        for m in range(times):
+            now, reuse_key = tick(step, index, len(batches)), jax.random.fold_in(update_key, m)
+            taken = arguments(subject, state, batch, now, reuse_key)
+            nearest = min(nearest, subject.nearest_branch(**taken))
+            state, report = subject.update(**taken)
+            reports.append(report)
+    return state, {metric: float(np.mean([r[metric] for r in reports])) for metric in reports[0]}, nearest
+
+
+def compare_reuses(setup: Setup, step: int, times: int, fresh_batches: int = 1) -> dict[str, float]:
+    """All that an environment step learns."""
+    subject, key, rounds = setup.subject, jax.random.key(6), setup.algorithm.rounds * fresh_batches
+    for seed in count(200, rounds):
+        batches = [random_batch(seed + index, subject.size, subject.spec) for index in range(rounds)]
+        *expected, nearest = reuse_in_numpy(setup, batches, step, key, times)
+        if nearest >= KINK:
+            break
+    donated = jax.tree.map(jnp.copy, setup.state)  # others still need the state
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
+    after, metrics = cached_learner(setup.algorithm, times, fresh_batches)(donated, stacked, step, key)
+    return errors_of(subject, subject.in_numpy(setup.state), after, metrics, (expected[0], expected[1]))
 
 
 @pytest.mark.parametrize(("name", "step"), [("td3", 7), ("td3", 8), ("sac", 7)])
 def test_three_reuses_are_three_updates_of_numpy(name: str, step: int) -> None:
-    setup, key = cached_set_up(name, True), jax.random.key(6)
-    before, expected = in_numpy(setup.state), reuse_in_numpy(name, setup, step, key, times=3)
-    donated = jax.tree.map(jnp.copy, setup.state)  # others still need the state
-    batches = jax.tree.map(lambda leaf: leaf[None], setup.batch)
-    state, metrics = three_reuses(name)(donated, batches, step, key)
-    actual = in_numpy(state)
-    errors = state_errors(actual, expected[0]) | metric_errors(metrics, expected[1])
-    assert_small(errors | change_errors(before, actual, expected[0]), limit=5.0)  # errors add up, and grow
+    errors = compare_reuses(cached_set_up(SUBJECTS[name, True]), step, times=3)
+    assert_small(errors, limit=5.0)  # errors add up, and grow
 
 
 def some_but_not_all(where: Any) -> bool:
@@ -294,7 +392,7 @@ def some_but_not_all(where: Any) -> bool:
 
 @pytest.mark.parametrize("small", [True, False], ids=["small", "default"])
 def test_log_std_meets_both_ends_of_its_clamp(small: bool) -> None:
-    setup = cached_set_up("sac", small)
+    setup = cached_set_up(SUBJECTS["sac", small])
     actor, batch = in_numpy(setup.state).actor.values, batch_in_numpy(setup.batch)
     for obs in (batch.obs, batch.next_obs):
         raw = np.split(reference.forward(actor, obs)[0], 2, axis=1)[1]
@@ -304,8 +402,8 @@ def test_log_std_meets_both_ends_of_its_clamp(small: bool) -> None:
 
 @pytest.mark.parametrize("small", [True, False], ids=["small", "default"])
 def test_smoothing_clips_noise_and_action(small: bool) -> None:
-    setup = cached_set_up("td3", small)
-    batch, settings = batch_in_numpy(setup.batch), setup.settings
+    setup = cached_set_up(SUBJECTS["td3", small])
+    batch, settings = batch_in_numpy(setup.batch), setup.subject.settings
     noise = settings.target_noise * noise_of("td3", setup.batch, jax.random.key(NOISE_SEED))[0]
     action = np.tanh(reference.forward(in_numpy(setup.state).target_actor, batch.next_obs)[0])
     clipped = action + np.clip(noise, -settings.noise_clip, settings.noise_clip)
@@ -317,7 +415,7 @@ def test_smoothing_clips_noise_and_action(small: bool) -> None:
 @pytest.mark.parametrize("small", [True, False], ids=["small", "default"])
 @pytest.mark.parametrize("name", ["td3", "sac"])
 def test_each_twin_is_the_smaller_somewhere(name: str, small: bool) -> None:
-    setup = cached_set_up(name, small)
+    setup = cached_set_up(SUBJECTS[name, small])
     state, batch = in_numpy(setup.state), batch_in_numpy(setup.batch)
     for critics, obs in (
         (state.target_critics, batch.next_obs),
@@ -329,9 +427,9 @@ def test_each_twin_is_the_smaller_somewhere(name: str, small: bool) -> None:
 
 def losses() -> dict[str, tuple[Callable[[Network], Any], Network]]:
     """Every loss of the reference as a function of what it trains, where that is."""
-    state = in_numpy(cached_set_up("sac", True).state)
-    deterministic = in_numpy(cached_set_up("td3", True).state)
-    batch = batch_in_numpy(cached_set_up("sac", True).batch)
+    setup = cached_set_up(SUBJECTS["sac", True])
+    state, batch = in_numpy(setup.state), batch_in_numpy(setup.batch)
+    deterministic = in_numpy(cached_set_up(SUBJECTS["td3", True]).state)
     noise = np.random.default_rng(0).normal(size=batch.action.shape)
     critics = [critic.values for critic in state.critics]
     alpha, log_prob = 0.6, batch.reward  # any numbers do for log π
@@ -352,12 +450,12 @@ def losses() -> dict[str, tuple[Callable[[Network], Any], Network]]:
     }
 
 
-def central_difference(loss: Callable[[Network], Any], values: Network, array: int, index: Any) -> float:
-    """(L(θ + h) − L(θ − h)) / 2h along one coordinate; h³ and rounding are both about 1e-16 then."""
+def central_difference(loss: Callable[[Network], Any], values: Network, array: int, direction: Floats) -> float:
+    """(L(θ + hv) − L(θ − hv)) / 2h along v in one array; for |v| = 1, h³ and rounding are both about 1e-16."""
     width, ends = 5e-6, []
     for sign in (1.0, -1.0):
-        moved = [value.copy() for value in values]
-        moved[array][index] += sign * width
+        moved = list(values)
+        moved[array] = values[array] + sign * width * direction
         ends.append(loss(moved)[0])
     return float((ends[0] - ends[1]) / (2.0 * width))
 
@@ -370,7 +468,9 @@ def test_gradients_by_hand_are_finite_differences(name: str) -> None:
     for array, slope in enumerate(gradient):
         for flat in rng.permutation(slope.size)[:8]:
             index = np.unravel_index(flat, slope.shape)
-            difference = central_difference(loss, values, array, index)
+            direction = np.zeros_like(slope)
+            direction[index] = 1.0
+            difference = central_difference(loss, values, array, direction)
             assert difference == pytest.approx(slope[index], rel=1e-6, abs=1e-7 * np.abs(slope).max())
 
 

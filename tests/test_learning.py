@@ -12,7 +12,10 @@ from smrl.algorithms import ALGORITHMS
 SOLVED, HOPELESS = -300, -500  # a random policy returns about -1,200; the best possible is about -150
 SEEDS = (0, 1, 2)
 SMALL: dict[str, Any] = {"actor_hidden": (64, 64), "critic_hidden": (64, 64)}
-FEWER: dict[str, dict[str, Any]] = {"redq": {"fresh_batches": 2}}  # 20 would take an hour
+FEWER: dict[str, dict[str, Any]] = {  # all critics and fresh batches of the paper would take an hour
+    "tqc": {"critics": 2, "atoms": 10},
+    "redq": {"critics": 4, "fresh_batches": 2},
+}
 PAPER_SIZES = {"ddpg", "td3", "sac"}  # where these do not take hours
 MAY_FORGET = {"ddpg"}  # overestimation, which reuse accumulates (the paper on Ant), can undo what was learned
 

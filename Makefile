@@ -26,6 +26,7 @@ test-slow: install
 bench: install
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.tabular
+	$(BIN)/python -m benchmarks.environments
 
 format: install
 	$(BIN)/ruff check --fix .

@@ -103,7 +103,7 @@ def training(env_name: str, reuse: int) -> Iterator[Trainer]:
         directory, env = RunDirectory.of(experiment, session.runs), make_env()
         with directory.locked():
             directory.write_config(experiment, env, runtime.threads())
-            trainer = Trainer(experiment, session, directory, env, make_env, Board(quiet=True).meter("", 1))
+            trainer = Trainer(experiment, session, directory, [env], make_env, Board(quiet=True).meter("", 1))
             trainer.begin()
             for _ in range(experiment.warmup + 10):
                 trainer.advance()

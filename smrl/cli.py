@@ -4,7 +4,6 @@ import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -12,7 +11,7 @@ import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from smrl import envs, runtime
+from smrl import runtime
 from smrl.algorithms import ALGORITHMS
 from smrl.envs.catalogue import families
 from smrl.envs.check import check
@@ -111,7 +110,7 @@ def train_command(words: Sequence[str]) -> None:
     _require_second("train", words, experiment.env)
     with Board(session.quiet) as board:
         meter = board.meter(experiment.title, experiment.steps)
-        run = carry_out(experiment, session, partial(envs.make, experiment.env), meter)
+        run = carry_out(experiment, session, experiment.make_env, meter)
     if not session.quiet:
         out.print(f"the run is in {run.path}")
 
@@ -125,7 +124,7 @@ def compare_command(words: Sequence[str]) -> None:
     command = parse(words[1:], f"compare {words[0]}", COMPARE[type(base.hyper)], default)
     comparison, session = command.comparison, command.session
     _require_second("compare", words, comparison.env)
-    envs.make(comparison.env).close()  # a wrong one is refused here, once, and not by every process
+    comparison.experiments()[0].make_env().close()  # a wrong one is refused here, once, and not by every process
     experiments = comparison.experiments()
     records = run_all(experiments, session)
     out.print(comparison_table(records, comparison.target))
@@ -142,7 +141,7 @@ def evaluate_command(words: Sequence[str]) -> None:
     run = load(command.run)
     runtime.start(run.threads)  # so that the episodes of the run's own evaluations come out the same
     policy = run.policy
-    evaluator = Evaluator(partial(envs.make, run.experiment.env), command.episodes, run.experiment.seed)
+    evaluator = Evaluator(run.experiment.make_env, command.episodes, run.experiment.seed)
     episodes = evaluator(policy.normalised)
     returns, lengths = episodes.returns, episodes.lengths
     evaluator.close()

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from smrl import algorithms
+from smrl import algorithms, envs
+from smrl.envs.environment import Environment
 from smrl.errors import SmrlError, nearest, require
 from smrl.experiments import presets
 from smrl.schedule import Schedule
@@ -58,6 +59,10 @@ class Settings(Generic[Hyper]):
     """Discount factor."""
     n_step: int = 1
     """Rewards that are summed before bootstrapping."""
+    envs: int = 1
+    """Environments that are trained in side by side; a step is a step in any of them."""
+    action_repeat: int = 1
+    """Steps of the environment for which an action is held; all steps are counted, not only those that choose."""
     capacity: int = 1_000_000
     """Transitions that the replay memory holds."""
     reset_every: int | None = None
@@ -76,6 +81,8 @@ class Settings(Generic[Hyper]):
             "batch_size",
             "fresh_batches",
             "n_step",
+            "envs",
+            "action_repeat",
             "capacity",
             "reset_every",
             "eval_every",
@@ -95,6 +102,11 @@ class Settings(Generic[Hyper]):
             f"{self.steps} steps are not more than the {self.warmup} of the warm-up, so nothing would be learned; "
             "raise --steps or lower --warmup.",
         )
+
+    @property
+    def stride(self) -> int:
+        """Environment steps that are made at once."""
+        return self.envs * self.action_repeat
 
     @property
     def algorithm(self) -> str:
@@ -129,6 +141,10 @@ class Experiment(Settings[Hyper]):
             if mine != usual:
                 words.append(word if mine is True else f"{word}{mine:g}")
         return "-".join(words)
+
+    def make_env(self, render_mode: str | None = None) -> Environment:
+        """The environment as this experiment sees it."""
+        return envs.make(self.env, render_mode, self.action_repeat)
 
     def to_json(self) -> dict[str, Any]:
         """As config.json has it."""

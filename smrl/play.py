@@ -9,7 +9,6 @@ from typing import Any
 import imageio.v3 as iio
 import numpy as np
 
-from smrl import envs
 from smrl.envs.environment import EnvironmentFault
 from smrl.errors import SmrlError, require
 from smrl.files import writing
@@ -25,7 +24,7 @@ def play(run: Run, video: Path | None, episodes: int) -> list[float]:
     else:
         require(video.suffix == ".mp4", f"a video is a file that ends in .mp4, not {video.name}.")
         os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo reads it when it makes a renderer; egl needs no screen
-    env = envs.make(run.experiment.env, render_mode="rgb_array" if video else "human")
+    env = run.experiment.make_env("rgb_array" if video else "human")
     returns = []
     try:
         with _film(video, env.env.metadata.get("render_fps", 30)) as show:

@@ -5,7 +5,7 @@ env ──transition──▶ replay ──rounds × batch──▶ reuse(update
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -62,7 +62,8 @@ def train(
     experiment = design(algorithm, name, preset, **settings)
     with Board(session.quiet) as board:
         meter = board.meter(experiment.title, experiment.steps)
-        return carry_out(experiment, session, partial(envs.make, env), meter)
+        make_env = partial(envs.make, env, action_repeat=experiment.action_repeat)
+        return carry_out(experiment, session, make_env, meter)
 
 
 def carry_out(experiment: Experiment[Any], session: Session, make_env: Callable[[], Environment], meter: Meter) -> Run:
@@ -80,7 +81,8 @@ def carry_out(experiment: Experiment[Any], session: Session, make_env: Callable[
             meter.say(f"{change}, so the last bits may differ from a run that was never interrupted.")
         _settle_threads(session.threads, directory)
         directory.write_config(experiment, env, runtime.threads())
-        trainer = Trainer(experiment, session, directory, env, make_env, meter)
+        training_envs = [env, *(make_env() for _ in range(experiment.envs - 1))]
+        trainer = Trainer(experiment, session, directory, training_envs, make_env, meter)
         trainer.begin()
         try:
             while trainer.step < experiment.steps and interruption.signal is None:
@@ -113,16 +115,18 @@ class Trainer:
         experiment: Experiment[Any],
         session: Session,
         directory: RunDirectory,
-        env: Environment,
+        training_envs: Sequence[Environment],
         make_env: Callable[[], Environment],
         meter: Meter,
     ) -> None:
         self.experiment, self.session, self.directory = experiment, session, directory
-        self.env, self.make_env, self.meter = env, make_env, meter
-        self.algorithm = algorithms.find(experiment.algorithm).make(experiment.hyper, env.spec)
+        self.envs, self.make_env, self.meter = training_envs, make_env, meter
+        self.spec = training_envs[0].spec
+        self.algorithm = algorithms.find(experiment.algorithm).make(experiment.hyper, self.spec)
         self.rounds = self.algorithm.rounds * experiment.fresh_batches
-        self.reuse = experiment.reuse.in_learning_steps(experiment.warmup, self.algorithm.learn_every)
-        self.replay = Replay(experiment.capacity, env.spec, experiment.gamma, experiment.n_step)
+        steps_per_learning = self.algorithm.learn_every * experiment.action_repeat
+        self.reuse = experiment.reuse.in_learning_steps(experiment.warmup, steps_per_learning)
+        self.replay = Replay(experiment.capacity, self.spec, experiment.gamma, experiment.n_step, experiment.envs)
         self.evaluator: Evaluator | None = None
         self.bias: Bias | None = None
         self.training: CsvLog | None = None
@@ -134,10 +138,10 @@ class Trainer:
         explore, learn = self.algorithm.explore, learner(self.algorithm, self.reuse, experiment.fresh_batches)
         self._init = jax.jit(self.algorithm.init)
         self.template = jax.eval_shape(self.algorithm.init, learn_key)
-        obs = np.zeros((1, env.spec.obs_size), np.float32)
+        obs = np.zeros((1, self.spec.obs_size), np.float32)
         self._exploit = Reader(self.algorithm.exploit, self.template, obs)
         self._explore = Reader(
-            lambda state, obs, step: explore(state, obs[None], step, at(explore_key, step))[0], self.template, obs[0], 0
+            lambda state, obs, step: explore(state, obs, step, at(explore_key, step)), self.template, obs, 0
         )
         self._learn = jax.jit(
             lambda state, batches, step: learn(state, batches, step, at(learn_key, step)), donate_argnums=0
@@ -148,51 +152,56 @@ class Trainer:
         saved = checkpoint.load(self.directory.checkpoint, self.meter.say, self.replay)
         self.step = self.first_step = saved.step if saved else 0
         columns: tuple[str, ...] = ("step", "episodes", "mean", "sd", "min", "max")
-        if self.experiment.bias_every:
-            columns += ("bias", "bias_sd")
+        columns += ("agent_steps",) if self.experiment.action_repeat > 1 else ()
+        columns += ("bias", "bias_sd") if self.experiment.bias_every else ()
         self.evaluations = CsvLog(self.directory.evaluations, columns, continue_at=self.step)
         config = self.directory.read_config()
         self.curves = Curves(self.directory.path, config, self.step, self.session.wandb)
         if saved:
             self.state = checkpoint.from_arrays({"state": self.template}, saved.arrays)["state"]
             self.meter.say(f"continuing at step {self.step:,}")
-            self._continue_episode(saved)
+            self._continue_episodes(saved)
         else:
             self.state = self._init(key(self.experiment.seed, Purpose.INITIALISE))
-            self._begin_episode(0)
+            self.episodes = [self._new_episode(env, number) for number, env in enumerate(self.envs)]
         self.seconds_before = saved.facts["seconds"] if saved else 0.0
         self.started = self.saved_at = self.shown_at = time.monotonic()
         self.logged = (self.step, self.started)
         self.meter.begin(self.step)
 
     def advance(self) -> None:
-        """One step in the environment and all that is due after it."""
+        """One step in every environment and all that is due after it."""
         experiment = self.experiment
-        if experiment.reset_every and self.step and self.step % experiment.reset_every == 0:
+        if self.step and self._is_due(experiment.reset_every):
             # A new agent, but for its memory; before the step, so that the end of a run is never a new agent.
             self.state = self._init(at(key(experiment.seed, Purpose.INITIALISE), self.step))
         self._interact()
-        learning_step = self.step - experiment.warmup
-        if learning_step >= 0 and learning_step % self.algorithm.learn_every == 0:
-            self._learn_from_replay(learning_step // self.algorithm.learn_every + 1)
-        self.step += 1
+        for index in range(experiment.envs):
+            actions_since = (self.step - experiment.warmup) // experiment.action_repeat + index
+            if actions_since >= 0 and actions_since % self.algorithm.learn_every == 0:
+                self._learn_from_replay(self.step + index, actions_since // self.algorithm.learn_every + 1)
+        self.step += experiment.stride
         if time.monotonic() - self.shown_at > REFRESH_SECONDS:
             self.shown_at = time.monotonic()
             self.meter.advance(self.step)
-        if self.step % experiment.eval_every == 0:
+        if self._is_due(experiment.eval_every):
             self._evaluate()
         if time.monotonic() - self.saved_at > self.session.checkpoint_seconds:
             self.save()
 
+    def _is_due(self, every: int | None) -> bool:
+        """Whether the steps just made have reached or passed a multiple of these."""
+        return every is not None and self.step // every > (self.step - self.experiment.stride) // every
+
     def save(self) -> None:
         """Write a checkpoint."""
-        episode = self.episode
-        arrays = checkpoint.to_arrays({"state": self.state}) | {
-            "episode.obs": episode.obs,
-            "episode.actions": np.array(episode.actions, np.float32),
-        }
+        arrays = checkpoint.to_arrays({"state": self.state})
+        for index, episode in enumerate(self.episodes):
+            arrays[f"episode{index}.obs"] = episode.obs
+            arrays[f"episode{index}.actions"] = np.array(episode.actions, np.float32)
         names = ("number", "seed", "total", "over")
-        facts = {"episode": {name: getattr(episode, name) for name in names}, "seconds": self._seconds()}
+        episodes = [{name: getattr(episode, name) for name in names} for episode in self.episodes]
+        facts = {"episodes": episodes, "seconds": self._seconds()}
         self.evaluations.sync()
         checkpoint.save(self.directory.checkpoint, Saved(self.step, arrays, facts), self.replay)
         self.saved_at = time.monotonic()
@@ -200,45 +209,47 @@ class Trainer:
     def close(self) -> None:
         """Release what is held."""
         self.curves.close()
-        self.env.close()
-        for opened in (self.evaluator, self.bias):
+        for opened in (*self.envs, self.evaluator, self.bias):
             if opened:
                 opened.close()
 
     def _interact(self) -> None:
-        """One step in the environment; where that fails, nothing has changed since the step before."""
+        """One step in every environment; where one fails, nothing has changed since the step before."""
         try:
-            if self.episode.over:
-                self._begin_episode(self.episode.number + 1)
-            episode = self.episode
-            action = self._choose_action(episode.obs)
-            next_obs, reward, terminated, truncated = self.env.step(action)
+            for index, env in enumerate(self.envs):
+                if self.episodes[index].over:
+                    following = 1 + max(episode.number for episode in self.episodes)
+                    self.episodes[index] = self._new_episode(env, following)
+            actions = self._choose_actions(np.stack([episode.obs for episode in self.episodes]))
+            results = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]
         except EnvironmentFault as fault:
             self.save()
             place = self.directory.path
             raise SmrlError(f"at step {self.step + 1:,}: {fault}; all before it is saved in {place}.") from fault
-        self.replay.add(episode.obs, action, reward, next_obs, terminated, truncated)
-        episode.obs = next_obs
-        episode.actions.append(action)
-        episode.total += reward
-        episode.over = terminated or truncated
-        if episode.over:
-            self.training_returns.append(episode.total)
+        for episode, action, result in zip(self.episodes, actions, results, strict=True):
+            next_obs, reward, terminated, truncated = result
+            self.replay.add(episode.obs, action, reward, next_obs, terminated, truncated)
+            episode.obs = next_obs
+            episode.actions.append(action)
+            episode.total += reward
+            episode.over = terminated or truncated
+            if episode.over:
+                self.training_returns.append(episode.total)
 
-    def _choose_action(self, obs: np.ndarray) -> np.ndarray:
+    def _choose_actions(self, obs: np.ndarray) -> np.ndarray:
         if self.step < self.experiment.warmup and self.experiment.warmup_actions == "uniform":
             uniform = generator(self.experiment.seed, Purpose.WARM_UP, self.step)
-            return uniform.uniform(-1, 1, self.env.spec.action_size).astype(np.float32)
-        action = np.asarray(self._explore.bind(self.state)(obs, self.step))
-        if not np.isfinite(action).all():
+            return uniform.uniform(-1, 1, (len(obs), self.spec.action_size)).astype(np.float32)
+        actions = np.asarray(self._explore.bind(self.state)(obs, self.step))
+        if not np.isfinite(actions).all():
             raise SmrlError(
                 f"the policy's action at step {self.step + 1:,} is not finite: training has diverged; lower the "
                 f"learning rates or the reuse, and use another --runs folder than {self.session.runs}."
             )
-        return action
+        return actions
 
-    def _learn_from_replay(self, learning_step: int) -> None:
-        draw = generator(self.experiment.seed, Purpose.REPLAY, self.step)
+    def _learn_from_replay(self, step: int, learning_step: int) -> None:
+        draw = generator(self.experiment.seed, Purpose.REPLAY, step)
         batches = self.replay.sample(draw, self.rounds, self.experiment.batch_size)
         self.state, metrics = self._learn(self.state, batches, learning_step)
         if learning_step % METRICS_EVERY == 0:
@@ -250,8 +261,7 @@ class Trainer:
         policy = self._exploit.bind(self.state)
         try:
             returns = self.evaluator(lambda obs: np.asarray(policy(obs))).returns
-            every = self.experiment.bias_every
-            bias = self._measure_bias() if every and self.step % every == 0 else {}
+            bias = self._measure_bias() if self._is_due(self.experiment.bias_every) else {}
         except EnvironmentFault as fault:
             raise SmrlError(
                 f"in the evaluation at step {self.step:,}: {fault}; the last checkpoint is kept."
@@ -262,7 +272,8 @@ class Trainer:
             "min": float(returns.min()),
             "max": float(returns.max()),
         } | bias
-        self.evaluations.write({"step": self.step, "episodes": len(returns), **values})
+        agent_steps = self.step // self.experiment.action_repeat
+        self.evaluations.write({"step": self.step, "agent_steps": agent_steps, "episodes": len(returns), **values})
         self.curves.write("evaluation", self.step, values)
         self.meter.evaluated(self.step, values["mean"])
         self._log_training()
@@ -275,7 +286,8 @@ class Trainer:
     def _updates(self) -> dict[str, float]:
         """Updates of a step on fresh batches and on batches seen before, and uses of a transition so far."""
         experiment = self.experiment
-        learning_steps = (self.step - experiment.warmup - 1) // self.algorithm.learn_every + 1
+        actions_since = (self.step - experiment.warmup) // experiment.action_repeat
+        learning_steps = (actions_since - 1) // self.algorithm.learn_every + 1
         updates = self.rounds * self.reuse.total(learning_steps)
         return {
             "fresh_batch_updates": self.rounds,
@@ -305,23 +317,25 @@ class Trainer:
     def _seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self.started
 
-    def _begin_episode(self, number: int) -> None:
+    def _new_episode(self, env: Environment, number: int) -> Episode:
         seed = environment_seed(self.experiment.seed, Purpose.EPISODE, number)
-        self.episode = Episode(number, seed, self.env.reset(seed), [])
+        return Episode(number, seed, env.reset(seed), [])
 
-    def _continue_episode(self, saved: Saved) -> None:
-        """Bring the environment to where it was: reset it with the episode's seed and play its actions again."""
-        facts = saved.facts["episode"]
-        actions = list(saved.arrays["episode.actions"])
-        obs = self.env.reset(facts["seed"])
-        for action in actions:
-            obs = self.env.step(action)[0]
-        if np.array_equal(obs, saved.arrays["episode.obs"]):
-            self.episode = Episode(obs=obs, actions=actions, **facts)
-        else:
+    def _continue_episodes(self, saved: Saved) -> None:
+        """Bring the environments to where they were: reset each with its episode's seed and play the actions again."""
+        self.episodes = []
+        for index, (env, facts) in enumerate(zip(self.envs, saved.facts["episodes"], strict=True)):
+            actions = list(saved.arrays[f"episode{index}.actions"])
+            obs = env.reset(facts["seed"])
+            for action in actions:
+                obs = env.step(action)[0]
+            if np.array_equal(obs, saved.arrays[f"episode{index}.obs"]):
+                self.episodes.append(Episode(obs=obs, actions=actions, **facts))
+                continue
             self.meter.say(
                 "the environment did not repeat its episode (it is not deterministic); a new episode starts, "
                 "and the run will differ from one that was never interrupted."
             )
-            self.replay.cut()
-            self._begin_episode(facts["number"] + 1)
+            self.replay.cut(index)
+            following = 1 + max(episode["number"] for episode in saved.facts["episodes"])
+            self.episodes.append(self._new_episode(env, following + index))

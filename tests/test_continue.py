@@ -25,16 +25,21 @@ RUNS: dict[str, tuple[str, ...]] = {
     ),
     "Hopper-v4": ("td3", "Hopper-v4", "--reuse", "2", "--steps", "700", "--warmup", "200", "--capacity", "300"),
 }
+# A task of every other suite, one of them in several environments at once.
+SUITES: dict[str, tuple[str, ...]] = {
+    "dmc/cartpole-balance": ("sac", "dmc/cartpole-balance", "--envs", "2", "--steps", "2400", "--warmup", "400"),
+    "HopperMuJoCoEnv-v0": ("td3", "HopperMuJoCoEnv-v0", "--steps", "500", "--warmup", "100"),
+}
 COMMON = ("--eval-every", "50", "--eval-episodes", "2", "--checkpoint-seconds", "0.05", "--batch-size", "64")
 SMALL = ("--actor-hidden", "32", "32", "--critic-hidden", "32", "32")
 
 
 def train(env: str, runs: Path) -> tuple[object, ...]:
-    return ("train", *RUNS[env], *COMMON, *SMALL, "--runs", runs)
+    return ("train", *(RUNS | SUITES)[env], *COMMON, *SMALL, "--runs", runs)
 
 
 def place(env: str, runs: Path) -> Path:
-    (found,) = runs.glob(f"{env}/*/seed0")
+    (found,) = runs.glob(f"{env.replace('/', '-')}/*/seed0")
     return found
 
 
@@ -87,6 +92,23 @@ def test_killed_at_random_moments(undisturbed: tuple[str, Path], tmp_path: Path)
     assert codes[0] == -signal.SIGKILL, "the first kill must hit a run in flight"
     assert "continuing at step" in said + errors, "and something must have been continued"
     assert outcome(env, tmp_path) == outcome(env, reference)
+
+
+@pytest.mark.parametrize("env", SUITES)
+def test_every_suite_continues(env: str, tmp_path: Path) -> None:
+    words = [*train(env, tmp_path), "--reuse", "2", "--eval-every", "200"]
+    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    assert run(*words, "--runs", undisturbed)[0] == 0
+    process = start(*words, "--runs", killed)
+    wait_for_checkpoint(process, killed, after=int(SUITES[env][-1]))  # in the midst of learning
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL, "the kill must hit a run in flight"
+    code, _, errors = run(*words, "--runs", killed)
+    assert code == 0, errors
+    assert "continuing at step" in errors
+    assert "did not repeat" not in errors
+    assert outcome(env, killed) == outcome(env, undisturbed)
 
 
 def test_killed_during_a_checkpoint(undisturbed: tuple[str, Path], tmp_path: Path) -> None:

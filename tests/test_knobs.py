@@ -118,7 +118,7 @@ def test_the_policy_acts_in_the_warm_up_where_asked(tmp_path: Path) -> None:
         for actions in ("policy", "uniform")
     ]
     assert [adam_steps(run, "critics") for run in runs] == [40, 40]
-    first, second = (arrays(run)["episode.actions"] for run in runs)
+    first, second = (arrays(run)["episode0.actions"] for run in runs)
     assert np.abs(first[:20] - second[:20]).max() > 0.1
     tqc = design("tqc", "Hopper-v4")
     assert (tqc.warmup, tqc.warmup_actions) == (256, "policy")
@@ -150,7 +150,7 @@ def test_presets_by_task(env: str) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_can_be_used(name: str) -> None:
-    for algorithm in dict.fromkeys(row.algorithm for row in PRESETS[name].rows):
+    for algorithm in {row.algorithm for row in PRESETS[name].rows} - {"*"}:
         design(algorithm, "Hopper-v4", name)
 
 

@@ -23,9 +23,10 @@ class Step(NamedTuple):
 
 
 def experience(count: int, seed: int = 0) -> list[Step]:
-    """Episodes of random length, some terminated and some cut by time; each observation is unique."""
+    """Episodes of random length, some terminated and some cut by time; each observation is unique, of all seeds."""
     draw = np.random.default_rng(seed)
-    steps, obs, number = [], np.array([0, -1], np.float32), 0
+    number = 1000 * seed
+    steps, obs = [], np.array([number, -1], np.float32)
     for _ in range(count):
         number += 1
         end = draw.random()
@@ -39,18 +40,24 @@ def experience(count: int, seed: int = 0) -> list[Step]:
     return steps
 
 
+def in_turns(envs: int, count: int, seed: int = 0) -> list[Step]:
+    """The experience of several environments, one step of each after the other."""
+    each = [experience(-(-count // envs), seed + env) for env in range(envs)]
+    return [step for together in zip(*each, strict=True) for step in together][:count]
+
+
 def fill(replay: Replay, steps: list[Step]) -> None:
     for step in steps:
         replay.add(*step)
 
 
-def expected(steps: list[Step], index: int, n_step: int) -> tuple[Any, ...]:
+def expected(steps: list[Step], index: int, n_step: int, envs: int) -> tuple[Any, ...]:
     """n-step reward, discount and next observation by the definition."""
     reward = 0.0
     for k in range(n_step):
-        step = steps[index + k]
+        step = steps[index + k * envs]
         reward += GAMMA**k * step.reward
-        if step.terminated or step.truncated or k == n_step - 1 or index + k == len(steps) - 1:
+        if step.terminated or step.truncated or k == n_step - 1 or index + (k + 1) * envs >= len(steps):
             break
     return reward, GAMMA ** (k + 1) * (not step.terminated), step.next_obs
 
@@ -59,10 +66,11 @@ def sample(replay: Replay, count: int = 4000, seed: int = 0) -> Any:
     return replay.sample(np.random.default_rng(seed), 2, count // 2)
 
 
+@pytest.mark.parametrize("envs", [1, 3])
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize(("capacity", "count"), [(50, 1), (50, 30), (50, 50), (50, 51), (50, 173), (1, 5)])
-def test_samples_are_what_was_added(capacity: int, count: int, n_step: int) -> None:
-    steps, replay = experience(count), Replay(capacity, SPEC, GAMMA, n_step)
+def test_samples_are_what_was_added(capacity: int, count: int, n_step: int, envs: int) -> None:
+    steps, replay = in_turns(envs, count), Replay(capacity, SPEC, GAMMA, n_step, envs)
     fill(replay, steps)
     index_of = {(*step.obs, *step.action): index for index, step in enumerate(steps)}
     batch = sample(replay)
@@ -72,7 +80,7 @@ def test_samples_are_what_was_added(capacity: int, count: int, n_step: int) -> N
     for obs, action, *rest in zip(*(field.reshape(4000, *field.shape[2:]) for field in batch), strict=True):
         index = index_of[*obs, *action]
         seen.add(index)
-        for value, wanted in zip(rest, expected(steps, index, n_step), strict=True):
+        for value, wanted in zip(rest, expected(steps, index, n_step, envs), strict=True):
             np.testing.assert_allclose(value, wanted, rtol=1e-5)
     assert seen == set(range(max(0, count - capacity), count)), "every slot, the newest and the oldest too"
 
@@ -93,16 +101,17 @@ def test_sampling_is_a_function_of_the_generator() -> None:
     assert not np.array_equal(first.obs, other.obs)
 
 
+@pytest.mark.parametrize("envs", [1, 3])
 @pytest.mark.parametrize("pieces", [(0, 40), (0, 7, 30, 31, 40), (0, 7, 30, 173), (0, 100, 110, 173), (0, 40, 41, 42)])
-def test_saved_pieces_make_the_same_memory(pieces: tuple[int, ...]) -> None:
-    steps = experience(pieces[-1])
-    original, copy = Replay(50, SPEC, GAMMA, 2), Replay(50, SPEC, GAMMA, 2)
+def test_saved_pieces_make_the_same_memory(pieces: tuple[int, ...], envs: int) -> None:
+    steps = in_turns(envs, pieces[-1])
+    original, copy = Replay(50, SPEC, GAMMA, 2, envs), Replay(50, SPEC, GAMMA, 2, envs)
     for start, stop in itertools.pairwise(pieces):
         fill(original, steps[start:stop])
         copy.restore(original.since(start))
-    more = experience(20, seed=5)
+    more = in_turns(envs, 20, seed=5)
     for replay in (original, copy):
-        replay.cut()
+        replay.cut(envs - 1)
         fill(replay, more)
     for left, right in zip(sample(original), sample(copy), strict=True):
         np.testing.assert_array_equal(left, right)

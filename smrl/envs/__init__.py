@@ -13,7 +13,9 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
+from smrl.envs import dmc
 from smrl.envs.environment import Environment, EnvironmentFault, in_words, rescale, shown
+from smrl.envs.repeat import ActionRepeat
 from smrl.errors import SmrlError, nearest
 
 __all__ = ["Environment", "EnvironmentFault", "make", "rescale"]
@@ -22,13 +24,13 @@ Raw = gymnasium.Env[Any, Any]
 
 # Ids of tasks that come with an extra, and the packages which register them when imported.
 EXTRAS = (
-    (r"(dm_control|dmc)/.*", "dmc", ("dm_control", "shimmy")),
     (r"ALE/.*|.*NoFrameskip-v4", "atari", ("ale_py",)),
-    (r".*(Bullet|MuJoCo)Env-v0", "pybullet", ("pybullet",)),
+    (r".*MuJoCoEnv-v0", "pybullet", ("pybullet_data", "smrl.envs.bullet")),  # pybullet itself prints when imported
+    (r".*BulletEnv-v0", "pybullet", ("pybullet_envs_gymnasium",)),
 )
 
 
-def make(env: str | Callable[..., Raw], render_mode: str | None = None) -> Environment:
+def make(env: str | Callable[..., Raw], render_mode: str | None = None, action_repeat: int = 1) -> Environment:
     """Make an environment from its Gymnasium id, from ``module:id`` or from a function that returns one."""
     options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
     with _quiet():
@@ -42,7 +44,7 @@ def make(env: str | Callable[..., Raw], render_mode: str | None = None) -> Envir
             with contextlib.suppress(Exception):
                 raw.close()
             raise SmrlError(reason)
-        return Environment(raw, name)
+        return Environment(ActionRepeat(raw, action_repeat) if action_repeat > 1 else raw, name)
 
 
 @contextlib.contextmanager
@@ -58,6 +60,8 @@ def _by_id(env: str, options: dict[str, Any]) -> Raw:
     module, _, name = env.rpartition(":")
     if module:
         _import(module, "correct its name, or run where Python finds it (PYTHONPATH)")
+    if name.startswith(dmc.PREFIXES):
+        return dmc.make(name, **options)
     if name not in gymnasium.registry:
         _import_extra(name)
     try:

@@ -1,6 +1,11 @@
 """What can be trained on without writing an environment."""
 
+import importlib.util
+
 import gymnasium
+
+from smrl.envs import dmc
+from smrl.envs.bullet.registration import IDS
 
 FAMILIES = {"Gym MuJoCo": "gymnasium.envs.mujoco.", "classic control": "gymnasium.envs.classic_control."}
 DISCRETE = ("Acrobot", "CartPole", "MountainCar-", "phys2d")
@@ -11,6 +16,9 @@ OLDEST_MUJOCO = 4  # earlier versions need a simulator of their own, and Gymnasi
 def families() -> dict[str, str]:
     """Ids with continuous actions by family, and how to name any other."""
     found = {title: ", ".join(_ids(module)) for title, module in FAMILIES.items()}
+    found["PyBullet"] = ", ".join(IDS) + ("" if importlib.util.find_spec("pybullet") else "; needs smrl[pybullet]")
+    is_there = importlib.util.find_spec("dm_control")
+    found["DeepMind Control"] = ", ".join(dmc.names()) if is_there else "dmc/cheetah-run and others; needs smrl[dmc]"
     return found | {"your own": "any Gymnasium id, or module:id; smrl check-env tells whether it is fit"}
 
 

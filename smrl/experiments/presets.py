@@ -33,6 +33,12 @@ PRESETS: dict[str, Preset] = {
     "paper": Preset(
         "the paper's hyperparameter tables; always underneath",
         (
+            Row("*", {"steps": 500_000, "action_repeat": 4}, "dm[c_]*/*"),
+            *(
+                Row("*", {"action_repeat": 2}, f"dm[c_]*/{domain}*")
+                for domain in ("walker", "humanoid", "dog", "finger")
+            ),
+            Row("*", {"steps": 500_000}, "*MuJoCoEnv-v0"),
             *_on_tasks(
                 "darc",
                 "nu",
@@ -122,6 +128,6 @@ def find(name: str, algorithm: str, env: str) -> dict[str, Any]:
         raise SmrlError(f"the preset '{name}' says nothing of {algorithm}; it is for {', '.join(algorithms)}.")
     settings: dict[str, Any] = {}
     for row in PRESETS["paper"].rows + PRESETS[name].rows:
-        if row.algorithm == algorithm and fnmatchcase(env.rpartition(":")[2], row.tasks):
+        if row.algorithm in ("*", algorithm) and fnmatchcase(env.rpartition(":")[2], row.tasks):
             settings |= row.settings
     return settings

@@ -2,10 +2,8 @@
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
 
-from smrl import envs
 from smrl.errors import SmrlError
 from smrl.experiment import from_json
 from smrl.interruption import Interrupted
@@ -18,7 +16,7 @@ if __name__ == "__main__":
     experiment = from_json(task["experiment"])
     session = Session(**task["session"] | {"runs": Path(task["session"]["runs"])})
     try:
-        carry_out(experiment, session, partial(envs.make, experiment.env), SentMeter())
+        carry_out(experiment, session, experiment.make_env, SentMeter())
     except SmrlError as error:
         sys.exit(str(error))
     except Interrupted as stop:

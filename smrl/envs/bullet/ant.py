@@ -1,0 +1,73 @@
+"""Ant: a torso on four legs that moves freely."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from smrl.envs.bullet.camera import View
+from smrl.envs.bullet.locomotion import LocomotionEnv, Robot
+from smrl.envs.bullet.world import TIME_STEP
+
+ANT = Robot(model="ant", power=2.5, coefficients=(100,) * 8, view=View(height=0.4, distance=4.0, yaw=30, pitch=-25))
+OBS_SIZE = 111  # the last 84 are zeros, in place of the contact forces of the MuJoCo task
+HEIGHT, JOINTS = 0, slice(5, 13)  # where they are observed
+GOAL = 1000.0  # metres along x
+LOWEST = 0.26  # height that is alive
+AT_LIMIT, LIMIT_COST = 0.99, 0.1  # a joint is at its limit from this share of the way on
+
+
+class AntEnv(LocomotionEnv):
+    """Walk to a far goal along x: the reward is progress, ±1 for being alive or not, and a cost per joint at its limit.
+
+    Observed are the torso's height and orientation (x, y, z, w), the joints' positions, the torso's velocity and
+    angular velocity, the joints' velocities and zeros.
+
+    ``repair_alive`` compares the torso's height with the least one. The original adds the height at the start, so that
+    an ant hardly ever counts as fallen. ``repair_progress`` measures progress by the mean of the ant's parts; the
+    original has the floor among them, which never moves, so that progress is worth 21/22 of itself.
+    """
+
+    def __init__(
+        self, repair_alive: bool = False, repair_progress: bool = False, render_mode: str | None = None
+    ) -> None:
+        super().__init__(ANT, OBS_SIZE, render_mode)
+        self.repair_alive = repair_alive
+        self.repair_progress = repair_progress
+        self._distance = self._raised = 0.0
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Apply torques for 0.0165 seconds."""
+        self._act(action)
+        before, values = self._distance, self._observe()
+        progress = (before - self._distance) / TIME_STEP
+        at_limit = sum(
+            [not low <= value <= high for value, (low, high) in zip(values[JOINTS], self._free, strict=True)]
+        )
+        is_alive = values[HEIGHT] + self._raised > LOWEST
+        reward = (1.0 if is_alive else -1.0) + progress - LIMIT_COST * at_limit
+        terminated = not (is_alive and math.isfinite(sum(values)))
+        info = {"progress": progress, "joints_at_limit": at_limit}
+        return self._padded(values), reward, terminated, False, info
+
+    def _begin(self) -> np.ndarray:
+        cut = (1 - AT_LIMIT) / 2
+        self._free = [(low + cut * (high - low), high - cut * (high - low)) for low, high in self.world.limits]
+        values = self._observe()
+        self._raised = 0.0 if self.repair_alive else values[HEIGHT]
+        return self._padded(values)
+
+    def _observe(self) -> list[float]:
+        """All that is observed but the zeros; takes note of the distance to the goal."""
+        positions, velocities = self.world.joint_states()
+        place, orientation, velocity, spin = self.world.base_state()
+        parts = [place, *self.world.link_positions()]
+        count = len(parts) + (not self.repair_progress)  # the floor's place is the origin
+        x, y = sum([part[0] for part in parts]) / count, sum([part[1] for part in parts]) / count
+        self._distance = math.hypot(GOAL - x, y)
+        return [place[2], *orientation, *positions, *velocity, *spin, *velocities]
+
+    def _padded(self, values: list[float]) -> np.ndarray:
+        obs = np.zeros(OBS_SIZE, np.float32)
+        obs[: len(values)] = values
+        return obs

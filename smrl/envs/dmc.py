@@ -1,0 +1,220 @@
+"""The DeepMind Control suite, as ``dmc/cheetah-run`` or by Shimmy's Gymnasium id ``dm_control/cheetah-run-v0``.
+
+Both names make the same environment, which steps dm_control without Shimmy: the numbers are Shimmy's bit for bit, in
+fewer microseconds and as one vector. Importing this module does not import dm_control.
+"""
+
+import contextlib
+import functools
+import importlib
+import importlib.util
+import logging
+import math
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+from smrl.envs.environment import in_words
+from smrl.errors import SmrlError, nearest
+
+PREFIXES = ("dmc/", "dm_control/")
+LIMIT = 1000  # frames of an episode: the suite's own, which only LQR lacks
+UNBOUNDED, REACH = 1e9, 10.0  # LQR's actions are declared up to ±1e10, but its optimal controllers stay within ±10
+BACKEND = "MUJOCO_GL"  # the environment variable that chooses how dm_control draws
+ADVICE = 'pip install "smrl[dmc]"'
+
+
+class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
+    """One task of the suite.
+
+    Observations are the entries of dm_control's dictionary one after the other, in its order. An episode is truncated
+    at dm_control's time limit, 1000 frames; only LQR's tasks terminate. What happens after ``reset(seed)`` depends on
+    the seed and the actions alone.
+    """
+
+    def __init__(
+        self,
+        domain: str,
+        task: str,
+        render_mode: str | None = None,
+        width: int = 320,
+        height: int = 240,
+        camera: int | None = None,
+    ) -> None:
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"the render mode is rgb_array or none, not {render_mode!r}")
+        loader = suite()  # which imports absl, before the line below may ask for its logger
+        with _no_model_warnings():
+            # LQR draws its springs when it is made: from a fixed seed, so that the name stands for one system.
+            env = loader.load(domain, task, task_kwargs={"random": 0})
+        self._env, self._task, self._physics = env, env.task, env.physics
+        self._physics.check_invalid_state = _InvalidState(self._physics)
+        if render_mode is None and (domain, task) == ("quadruped", "escape"):
+            # Its reset would make a renderer to show the new terrain to, and fail where there is none.
+            self._physics.__class__ = type("Physics", (type(self._physics),), {"contexts": None})
+        self._substeps = round(env.control_timestep() / self._physics.timestep())
+        self._limit = LIMIT if math.isinf(env._step_limit) else math.ceil(env._step_limit)
+        self._frames_left = 0
+        self._is_seeded = False
+
+        actions = env.action_spec()
+        bounds = np.broadcast_to([actions.minimum, actions.maximum], (2, *actions.shape))
+        self.action_space = Box(*np.where(abs(bounds) > UNBOUNDED, np.sign(bounds) * REACH, bounds), dtype=np.float64)
+        size = sum(math.prod(entry.shape) for entry in env.observation_spec().values())
+        self.observation_space = Box(-np.inf, np.inf, (size,), np.float64)
+        self.render_mode = render_mode
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": round(1 / env.control_timestep())}
+        # DrQ-v2's cameras: the quadruped's first one looks on from afar.
+        camera = (2 if domain == "quadruped" else 0) if camera is None else camera
+        self._picture = {"height": height, "width": width, "camera_id": camera}
+        self.spec = gymnasium.envs.registration.EnvSpec(
+            id=f"dmc/{domain}-{task}",
+            entry_point="smrl.envs.dmc:DmControl",
+            max_episode_steps=self._limit,
+            order_enforce=False,
+            disable_env_checker=True,
+            kwargs={"domain": domain, "task": task, "width": width, "height": height, "camera": camera},
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start an episode; without a seed it goes on drawing from the last one's random numbers."""
+        super().reset(seed=seed)
+        if seed is None and not self._is_seeded:
+            seed = int(self.np_random.integers(2**32))
+        if seed is not None:
+            # dm_control's generator takes 32 bits, or several words of them; the first case is Shimmy's.
+            self._task.random.seed(seed if seed < 2**32 else np.random.SeedSequence(seed).generate_state(8))
+            self._is_seeded = True
+        entries = self._env.reset().observation
+        self._frames_left = self._limit
+        return _flat(entries), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Do an action for one frame, as dm_control's own environment does but without its records of it."""
+        if not self._frames_left:
+            raise gymnasium.error.ResetNeeded("the episode is over or none has begun: call reset")
+        task, physics = self._task, self._physics
+        task.before_step(action, physics)
+        physics.step(self._substeps)
+        task.after_step(physics)
+        reward = float(task.get_reward(physics))
+        obs = _flat(task.get_observation(physics))
+        discount = task.get_termination(physics)  # None, unless the task itself is over
+        self._frames_left = self._frames_left - 1 if discount is None else 0
+        terminated = discount == 0
+        return obs, reward, terminated, not (terminated or self._frames_left), {}
+
+    def render(self) -> Any:
+        """A picture of the present state."""
+        return None if self.render_mode is None else self._physics.render(**self._picture)
+
+    def close(self) -> None:
+        """Free the renderer and the simulator's memory."""
+        self._frames_left = 0
+        self._physics.free()
+
+
+def _flat(entries: dict[str, Any]) -> np.ndarray:
+    return np.concatenate([entry.ravel() for entry in entries.values()])
+
+
+class _InvalidState:
+    """dm_control's check that a simulation made MuJoCo warn of nothing, without its allocations and Python loops."""
+
+    def __init__(self, physics: Any) -> None:
+        self._physics = physics
+        self._judge = physics.check_invalid_state
+        self._before = b""
+
+    def __call__(self) -> "_InvalidState":
+        return self
+
+    def __enter__(self) -> None:
+        self._before = self._physics._warnings.tobytes()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        counts = self._physics._warnings
+        if kind is None and counts.tobytes() != self._before:
+            with self._judge():  # it raises, or logs if it was told to, where the counts exceed those of before
+                self._physics._warnings_before[:] = np.frombuffer(self._before, counts.dtype)
+
+
+def make(name: str, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
+    """Make a task of the suite by either of its names, or another of dm_control's by its id from Shimmy."""
+    if importlib.util.find_spec("dm_control") is None:
+        raise SmrlError(f"{name} needs an extra that is not installed: {ADVICE}")
+    found = find(name)
+    if found and render_mode == "human":
+        return gymnasium.wrappers.HumanRendering(DmControl(*found, render_mode="rgb_array", **options))
+    if found:
+        return DmControl(*found, render_mode=render_mode, **options)
+    known = [*names(), "dmc/cup-catch"]
+    if name.startswith("dm_control/") and importlib.util.find_spec("shimmy"):
+        importlib.import_module("shimmy")
+        if name in gymnasium.registry:
+            return gymnasium.make(name, render_mode=render_mode, disable_env_checker=True, **options)
+        known = [id for id in gymnasium.registry if id.startswith("dm_control/")]
+    domains = ", ".join(sorted({domain for domain, _ in suite().ALL_TASKS}))
+    hint = nearest(name, known) or f"; a task is named as dmc/cheetah-run is, the domains are {domains}"
+    raise SmrlError(f"there is no environment {name!r}{hint}")
+
+
+def find(name: str) -> tuple[str, str] | None:
+    """The domain and the task that a name stands for, if it is one of the suite's; - and _ count as the same."""
+    if not name.startswith(PREFIXES):
+        return None
+    return _by_name().get(re.sub(r"^dmc/cup(?=[-_])", "dmc/ball_in_cup", name).replace("-", "_"))
+
+
+@functools.cache
+def _by_name() -> dict[str, tuple[str, str]]:
+    forms = ("dmc/{}_{}", "dm_control/{}_{}_v0", "dm_control/{}_{}")  # Gymnasium, too, lets the version be left out
+    return {form.format(domain, task): (domain, task) for domain, task in suite().ALL_TASKS for form in forms}
+
+
+def names() -> list[str]:
+    """The short names of all tasks, such as ``dmc/cheetah-run``."""
+    return [f"dmc/{domain}-{task}" for domain, task in suite().ALL_TASKS]
+
+
+def suite() -> Any:
+    """The module ``dm_control.suite``, imported without a word and also where nothing can be drawn."""
+    with warnings.catch_warnings():
+        # Where there is no screen glfw only warns, and dm_control would rely on it. By an error it goes on to EGL.
+        warnings.filterwarnings("error", module="glfw")
+        try:
+            return importlib.import_module("dm_control.suite")
+        except Exception as error:
+            backend, fault = os.environ.get(BACKEND), error
+        # A missing library may be raised as any exception, of which dm_control expects ImportError.
+        if backend is None:
+            os.environ[BACKEND] = "off"
+            try:
+                return importlib.import_module("dm_control.suite")
+            except Exception as error:
+                fault = error
+            finally:
+                del os.environ[BACKEND]
+    advice = f"choose another {BACKEND} than {backend!r}: egl, osmesa, glfw or off"
+    advice = ADVICE if backend is None else advice
+    raise SmrlError(f"dm_control cannot be imported ({in_words(fault)}): {advice}") from fault
+
+
+@contextlib.contextmanager
+def _no_model_warnings() -> Iterator[None]:
+    """Do not log that the suite's own models have attributes which MuJoCo no longer likes."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,7 +1,6 @@
 """What a critic is regressed to: the target rules of the paper, each next to its equation."""
 
 import jax
-import jax.numpy as jnp
 
 from smrl.types import Array, Params, Transition
 
@@ -32,8 +31,8 @@ def truncated(next_atoms: Array, dropped: int) -> Array:
     (critics, batch, atoms) → (batch, critics · (atoms − dropped))
     """
     critics, batch, atoms = next_atoms.shape
-    pooled = jnp.sort(next_atoms.transpose(1, 0, 2).reshape(batch, critics * atoms), axis=1)
-    return pooled[:, : critics * (atoms - dropped)]
+    pooled = next_atoms.transpose(1, 0, 2).reshape(batch, critics * atoms)
+    return -jax.lax.top_k(-pooled, critics * (atoms - dropped))[0]  # ascending, and faster than to sort them all
 
 
 def soft_update(target: Params, online: Params, tau: float) -> Params:

@@ -130,7 +130,7 @@ def compare_command(words: Sequence[str]) -> None:
     out.print(comparison_table(records, comparison.target))
     folder = RunDirectory.of(experiments[0], session.runs).path.parents[1]
     with writing(folder):
-        picture = learning_curves(records, folder / f"{comparison.algorithm}.png", comparison.target)
+        picture = learning_curves(records, folder / f"{experiments[0].variant}.png", comparison.target)
     out.print(f"learning curves: {picture}")
 
 

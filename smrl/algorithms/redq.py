@@ -21,7 +21,6 @@ import jax.numpy as jnp
 import optax
 
 from smrl import losses, targets
-from smrl.algorithms.regression import regress
 from smrl.algorithms.soft import SoftHyperparameters, State, pieces
 from smrl.errors import require
 from smrl.gradients import Trained
@@ -76,13 +75,8 @@ def redq(config: REDQ, spec: Spec) -> Algorithm[State]:
             state.actor.params, drawn, parts.critics.subset(state.target_critics, indices), batch.next_obs, target_key
         )
         y = targets.bellman(batch, targets.soft_clipped_double(next_q, next_log_prob, alpha))
-        critics, metrics = regress(
-            parts.critics,
-            state.critics,
-            parts.critic_optimiser,
-            batch,
-            lambda q: losses.squared_error(q, y) / (1 if original else config.critics),
-            critic_key,
+        critics, metrics = parts.update_critics(
+            state.critics, batch, lambda q: losses.squared_error(q, y) / (1 if original else config.critics), critic_key
         )
         judges = state.critics.params if original else critics.params
 

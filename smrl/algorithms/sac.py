@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 
 from smrl import losses, targets
-from smrl.algorithms.regression import regress
 from smrl.algorithms.soft import SoftHyperparameters, State, pieces
 from smrl.types import Algorithm, Key, Metrics, Spec, Tick, Transition
 
@@ -34,13 +33,8 @@ def sac(config: SAC, spec: Spec) -> Algorithm[State]:
             state.actor.params, parts.critics, state.target_critics, batch.next_obs, target_key
         )
         y = targets.bellman(batch, targets.soft_clipped_double(next_q, next_log_prob, alpha))
-        critics, critic_metrics = regress(
-            parts.critics,
-            state.critics,
-            parts.critic_optimiser,
-            batch,
-            lambda q: losses.squared_error(q, y),
-            critic_key,
+        critics, critic_metrics = parts.update_critics(
+            state.critics, batch, lambda q: losses.squared_error(q, y), critic_key
         )
         actor, actor_metrics = parts.update_actor(state.actor, critics.params, batch.obs, alpha, actor_key)
         log_alpha = parts.update_temperature(state.log_alpha, actor_metrics["entropy"])

@@ -15,9 +15,10 @@ import optax
 from smrl import gradients, targets
 from smrl.algorithms.exploration import gaussian_noise
 from smrl.algorithms.hyperparameters import Hyperparameters
+from smrl.algorithms.regression import regress
 from smrl.gradients import Trained
 from smrl.networks import Ensemble, GaussianActor, Start, ensemble, sample_tanh_gaussian, torch_default
-from smrl.types import Appraisal, Array, Key, Metrics, Params, Spec
+from smrl.types import Appraisal, Array, Key, Metrics, Params, Spec, Transition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,12 @@ class Pieces:
         action_key, dropout_key = jax.random.split(key)
         next_action, log_prob = self.sample(actor, next_obs, action_key)
         return critics(target_critics, next_obs, next_action, key=dropout_key), log_prob
+
+    def update_critics(
+        self, critics: Trained, batch: Transition, error: Callable[[Array], Array], key: Key
+    ) -> tuple[Trained, Metrics]:
+        """Minimise the error of what the critics say of the batch's actions."""
+        return regress(self.critics, critics, self.critic_optimiser, batch, error, key)
 
     def update_actor(
         self, actor: Trained, critics: Params, obs: Array, alpha: Array, key: Key

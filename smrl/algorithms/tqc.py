@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 
 from smrl import losses, targets
-from smrl.algorithms.regression import regress
 from smrl.algorithms.soft import SoftHyperparameters, State, pieces
 from smrl.errors import require
 from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
@@ -58,13 +57,8 @@ def tqc(config: TQC, spec: Spec) -> Algorithm[State]:
         )
         kept = targets.truncated(next_atoms, config.dropped)
         y = targets.bellman(batch, (kept - alpha * next_log_prob[:, None]).T).T  # (batch, kept)
-        critics, critic_metrics = regress(
-            parts.critics,
-            state.critics,
-            parts.critic_optimiser,
-            batch,
-            lambda atoms: losses.quantile_huber(atoms, y),
-            critic_key,
+        critics, critic_metrics = parts.update_critics(
+            state.critics, batch, lambda atoms: losses.quantile_huber(atoms, y), critic_key
         )
         actor, actor_metrics = parts.update_actor(state.actor, state.critics.params, batch.obs, alpha, actor_key)
         log_alpha = parts.update_temperature(state.log_alpha, actor_metrics["entropy"], weight=lambda x: x)

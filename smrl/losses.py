@@ -24,7 +24,7 @@ def _quantile_huber(atoms: Array, y: Array) -> tuple[Array, Array]:
     """The loss and its gradient by the atoms.
 
     Both are summed over the targets one by one: all pairs at once would be millions of numbers that XLA writes to
-    memory and reads again in the backward pass, at a third of the cost of a whole update.
+    memory and reads again in the backward pass.
     """
     n, kept = atoms.shape[-1], y.shape[-1]
     theta, targets = atoms.transpose(0, 2, 1), y.T  # the batch last, for it is what the processor runs over

@@ -180,7 +180,7 @@ def list_command(words: Sequence[str]) -> None:
         for name, preset in PRESETS.items():
             for row in preset.rows:
                 settings = ", ".join(f"{setting} {value}" for setting, value in row.settings.items())
-                table.add_row(f"[bold]{name}[/]", row.algorithm, row.tasks, settings or "as in the paper")
+                table.add_row(f"[bold]{name}[/]", row.algorithm, escape(row.tasks), settings or "as in the paper")
         out.print(table)
         return
     for heading, rows in (

@@ -164,6 +164,7 @@ def test_presets_are_listed_and_recorded(in_tmp_path: Path, capsys: pytest.Captu
     listed = capsys.readouterr().out
     assert "reuse 5, fresh_batches 20" in listed
     assert "target_entropy -4" in listed
+    assert "dm[c_]*/walker*" in listed
     words = ["--steps", "30", "--warmup", "20", "--eval-every", "10", "--eval-episodes", "1", "--batch-size", "4"]
     small = ["--actor-hidden", "8", "--critic-hidden", "8", "--reuse", "1", "--quiet"]
     main(["train", "redq", "Hopper-v4", *words, *small, "--utd", "2", "--critics", "3"])

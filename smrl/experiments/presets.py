@@ -25,8 +25,17 @@ class Preset:
     rows: tuple[Row, ...]
 
 
-def _on_tasks(algorithm: str, setting: str, values: dict[str, float]) -> Iterator[Row]:
-    return (Row(algorithm, {setting: value}, tasks) for tasks, value in values.items())
+# The paper's four robots, as Gym MuJoCo and PyBullet name them.
+ROBOTS = {
+    "Hopper": ("Hopper-v*", "Hopper*Env-v0"),
+    "HalfCheetah": ("HalfCheetah-v*", "HalfCheetah*Env-v0"),
+    "Walker2d": ("Walker2d-v*", "Walker2D*Env-v0"),
+    "Ant": ("Ant-v*", "Ant*Env-v0"),
+}
+
+
+def _by_robot(algorithm: str, setting: str, values: dict[str, float]) -> Iterator[Row]:
+    return (Row(algorithm, {setting: value}, tasks) for robot, value in values.items() for tasks in ROBOTS[robot])
 
 
 PRESETS: dict[str, Preset] = {
@@ -39,47 +48,13 @@ PRESETS: dict[str, Preset] = {
                 for domain in ("walker", "humanoid", "dog", "finger")
             ),
             Row("*", {"steps": 500_000}, "*MuJoCoEnv-v0"),
-            *_on_tasks(
-                "darc",
-                "nu",
-                {
-                    "Hopper-v*": 0.15,
-                    "Hopper*Env-v0": 0.15,
-                    "HalfCheetah*": 0.1,
-                    "Walker2d-v*": 0.1,
-                    "Walker2D*Env-v0": 0.15,
-                    "Ant-v*": 0.25,
-                    "Ant*Env-v0": 0.2,
-                },
-            ),
+            *_by_robot("darc", "nu", {"Hopper": 0.15, "HalfCheetah": 0.1, "Walker2d": 0.1, "Ant": 0.25}),
+            Row("darc", {"nu": 0.15}, "Walker2D*Env-v0"),
+            Row("darc", {"nu": 0.2}, "Ant*Env-v0"),
             Row("tqc", {"warmup": 256, "warmup_actions": "policy"}),
-            *_on_tasks(
-                "tqc",
-                "dropped",
-                {
-                    "Hopper-v*": 5,
-                    "Hopper*Env-v0": 5,
-                    "HalfCheetah*": 0,
-                    "Walker2d-v*": 2,
-                    "Walker2D*Env-v0": 2,
-                    "Ant-v*": 2,
-                    "Ant*Env-v0": 2,
-                },
-            ),
+            *_by_robot("tqc", "dropped", {"Hopper": 5, "HalfCheetah": 0, "Walker2d": 2, "Ant": 2}),
             Row("redq", {"reuse": 5, "fresh_batches": 20}),
-            *_on_tasks(
-                "redq",
-                "target_entropy",
-                {
-                    "Hopper-v*": -1,
-                    "Hopper*Env-v0": -1,
-                    "HalfCheetah*": -3,
-                    "Walker2d-v*": -3,
-                    "Walker2D*Env-v0": -3,
-                    "Ant-v*": -4,
-                    "Ant*Env-v0": -4,
-                },
-            ),
+            *_by_robot("redq", "target_entropy", {"Hopper": -1, "HalfCheetah": -3, "Walker2d": -3, "Ant": -4}),
         ),
     ),
     "authors": Preset(

@@ -1,22 +1,28 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CORES := $(shell nproc)
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: install demo test test-slow bench format
 
-install: .venv/installed
-
-.venv/installed: pyproject.toml
+.venv/package: pyproject.toml  # the package alone
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
+	$(PIP) -e .
 	touch $@
 
-demo: install  # SAC on Pendulum with and without reuse: a table and a picture
+.venv/developed: .venv/package  # with the developers' tools and all suites
+	$(PIP) -e ".[dev]"
+	touch $@
+
+install: .venv/developed
+
+demo: .venv/package  # SAC on Pendulum with and without reuse: a table and a picture
 	$(BIN)/smrl compare sac Pendulum-v1 --reuse 1 10 --seeds 2 --steps 2500 --warmup 500 --eval-every 250 --target -200
 
 test: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/pytest -n $(CORES) --dist worksteal -m "not slow"
 
@@ -24,6 +30,7 @@ test-slow: install
 	$(BIN)/pytest -n $(CORES) -m slow
 
 bench: install
+	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.tabular
 	$(BIN)/python -m benchmarks.environments

@@ -11,9 +11,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from smrl import envs
 from smrl.envs import dmc
 from smrl.envs.environment import Environment
+from smrl.envs.make import make
 
 TASKS = (
     *("Hopper-v4", "HalfCheetah-v5", "Ant-v4"),
@@ -64,9 +64,9 @@ def seconds(step: Step, actions: np.ndarray) -> float:
 
 def measure(name: str) -> tuple[float, float, float]:
     """Seconds of a bare step, of a step in training, and of a reset: the best, for other processes only add."""
-    environment = envs.make(name)
+    environment = make(name)
     reset, step = simulator(name, environment)
-    actions = np.random.default_rng(0).uniform(-1, 1, (STEPS, environment.spec.action_size)).astype(np.float32)
+    actions = environment.spec.action.random(np.random.default_rng(0), STEPS)
     times = []
     for _ in range(TURNS):
         reset()

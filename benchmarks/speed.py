@@ -22,19 +22,22 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from smrl import envs, runtime
-from smrl.acting import Reader
-from smrl.algorithms import ALGORITHMS
-from smrl.evaluate import Evaluator
-from smrl.experiment import design
-from smrl.progress import Board
-from smrl.reuse import learner
-from smrl.rundir import RunDirectory
-from smrl.session import Session
-from smrl.train import Trainer
-from smrl.types import Spec, Tick, Transition
+from smrl.algorithms import registry
+from smrl.algorithms.acting import Reader
+from smrl.envs import make as envs
+from smrl.runs import runtime
+from smrl.runs.directory import RunDirectory
+from smrl.smr.loop import learner, start
+from smrl.smr.rules import rule_of
+from smrl.studies.presets import resolve
+from smrl.training.evaluator import Evaluator
+from smrl.training.interruption import Interruption
+from smrl.training.loop import Hooks, Trainer
+from smrl.training.progress import Board
+from smrl.training.session import Session
+from smrl.types import ArraySpec, Continuous, Spec, Tick, Transition
 
-SPEC = Spec(obs_size=17, action_size=6)  # HalfCheetah and Walker2d
+SPEC = Spec(ArraySpec((17,)), Continuous(6))  # HalfCheetah and Walker2d
 BATCH = 256
 REPEATS = 5
 
@@ -74,11 +77,12 @@ def update_speed(name: str, reuse: int) -> tuple[float, float]:
 
     The peak is taken right before and after: what else the machine does slows both down.
     """
-    entry, fresh_batches = ALGORITHMS[name], design(name, "").fresh_batches
+    entry, fresh_batches = registry.find(name), resolve(name, "").fresh_batches
     algorithm, key = entry.make(entry.config(), SPEC), jax.random.key(0)
     rounds = algorithm.rounds * fresh_batches
-    state, batches = jax.jit(algorithm.init)(key), random_batches(rounds)
-    learn, box = learner(algorithm, reuse, fresh_batches), [state]
+    rule, batches = rule_of(reuse), random_batches(rounds)
+    learn, box = learner(algorithm, rule, fresh_batches), [jax.jit(lambda: start(algorithm, rule, key))()]
+    state = jax.eval_shape(algorithm.init, key)
 
     def flop(index: int) -> float:
         tick = Tick(jnp.asarray(2), jnp.asarray(index), rounds, key)  # constants: XLA knows which branch is taken
@@ -89,7 +93,7 @@ def update_speed(name: str, reuse: int) -> tuple[float, float]:
     mean_flop = (flop(0) * (rounds - 1) + flop(rounds - 1)) / rounds  # REDQ's actor learns in the last round only
 
     def call() -> None:
-        box[0], _ = learn(box[0], batches, 2, key)  # an even step, on which TD3's actor learns too
+        box[0], _ = learn(box[0], batches, 2, 2, key)  # an even step, on which TD3's actor learns too
         jax.block_until_ready(box[0])
 
     updates, before = reuse * rounds, peak()
@@ -100,19 +104,19 @@ def update_speed(name: str, reuse: int) -> tuple[float, float]:
 @contextlib.contextmanager
 def training(env_name: str, reuse: int) -> Iterator[Trainer]:
     """A run of SAC that has begun to learn and will neither evaluate nor save by itself."""
-    experiment = design("sac", env_name, reuse=reuse, warmup=1000, eval_every=10**9)
+    settings = resolve("sac", env_name, reuse=reuse, warmup=1000, eval_every=10**9)
     make_env = partial(envs.make, env_name)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as resources:
         session = Session(runs=Path(folder), quiet=True, checkpoint_seconds=1e9)
-        directory, env = RunDirectory.of(experiment, session.runs), make_env()
-        with directory.locked():
-            directory.write_config(experiment, env, runtime.threads())
-            trainer = Trainer(experiment, session, directory, [env], make_env, Board(quiet=True).meter("", 1))
-            trainer.begin()
-            for _ in range(experiment.warmup + 10):
-                trainer.advance()
-            yield trainer
-            trainer.close()
+        directory = RunDirectory.of(settings, session.runs)
+        resources.enter_context(directory.locked())
+        with contextlib.closing(make_env()) as env:
+            directory.write_config(settings, env.spec, None, runtime.threads())
+        meter = Board(quiet=True).meter("", 1)
+        trainer = Trainer(settings, session, directory, make_env, meter, Hooks(), Interruption(), resources)
+        for _ in range(settings.warmup + 10):
+            trainer.advance()
+        yield trainer
 
 
 def around_updates(env_name: str) -> dict[str, float]:
@@ -122,7 +126,7 @@ def around_updates(env_name: str) -> dict[str, float]:
         with training(env_name, reuse) as trainer:
             speeds[f"steps per second, reuse {reuse}"] = 1 / best_seconds(trainer.advance, 100 // reuse)
     with training(env_name, 1) as trainer:
-        trainer._learn = lambda state, batches, step: (state, {})  # type: ignore[assignment]
+        trainer.learner._learn = lambda learned, batches, step, env_step: (learned, {})  # type: ignore[assignment]
         step = best_seconds(trainer.advance, 1000)
         began = time.perf_counter()
         trainer.save()
@@ -156,20 +160,21 @@ def evaluation_ratio(env_name: str) -> float:
     """The cost of an evaluation of 10 episodes over that of stepping its environments with the same actions."""
     make_env = partial(envs.make, env_name)
     evaluator = Evaluator(make_env, 10, seed=0)
-    entry = ALGORITHMS["sac"]
+    entry = registry.find("sac")
     algorithm = entry.make(entry.config(), evaluator.envs[0].spec)
     state = jax.jit(algorithm.init)(jax.random.key(0))
-    exploit = Reader(algorithm.exploit, state, np.zeros((1, evaluator.envs[0].spec.obs_size), np.float32)).bind(state)
+    exploit = Reader(algorithm.exploit, state, evaluator.envs[0].spec.example().obs).bind(state)
     played: list[np.ndarray] = []
 
     def policy(obs: np.ndarray) -> np.ndarray:
         played.append(np.asarray(exploit(obs)))
         return played[-1]
 
-    lengths, seeds = evaluator(policy).lengths, evaluator.seeds()
-    # The same actions in the environments' own units, scaled beforehand.
-    low, high = evaluator.envs[0].bounds
-    actions = [low + (high - low) * (np.stack(played)[:, index] + 1) / 2 for index in range(len(lengths))]
+    episodes, seeds = evaluator(policy), evaluator.seeds()
+    assert episodes is not None
+    lengths = episodes.lengths
+    # The same actions as the environments take them, decoded beforehand.
+    actions = evaluator.envs[0].spec.action.decoder()(np.stack(played, axis=1))
 
     def bare() -> None:
         for index, length in enumerate(lengths):
@@ -186,8 +191,10 @@ def evaluation_ratio(env_name: str) -> float:
 
 def measure() -> dict[str, Any]:
     """All measurements of one process."""
-    paper = {name: design(name, "").reuse.values[0] for name in ALGORITHMS}
-    updates = {f"{name} reuse {reuse}": update_speed(name, reuse) for name in ALGORITHMS for reuse in (1, paper[name])}
+    paper = {name: int(resolve(name, "").reuse) for name in registry.names()}
+    updates = {
+        f"{name} reuse {reuse}": update_speed(name, reuse) for name in registry.names() for reuse in (1, paper[name])
+    }
     return {
         "threads": runtime.threads(),
         "peak": peak(),

@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from smrl.tabular.command import Tabular, Task, settings_of, tables, title
+from smrl.cli.tabular import Tabular, Task, settings_of, tables, title
 from smrl.tabular.learning import Settings, learn
 from smrl.tabular.mdp import GridTask
 

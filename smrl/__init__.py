@@ -1,7 +1,46 @@
-"""smrl: sample-efficient off-policy reinforcement learning by sample multiple reuse."""
+"""smrl: sample-efficient off-policy reinforcement learning by sample multiple reuse.
 
-from smrl.reuse import reuse
-from smrl.run import Policy, Run, load
-from smrl.train import train
+The public names are loaded when they are first used, so importing smrl costs nothing.
+"""
 
-__all__ = ["Policy", "Run", "load", "reuse", "train"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from smrl.errors import SmrlError
+    from smrl.runs.policy import Policy
+    from smrl.runs.run import Run, load
+    from smrl.smr.loop import reuse
+    from smrl.studies.presets import Preset, Row
+    from smrl.studies.registration import register
+    from smrl.studies.train import train
+    from smrl.training.evaluator import evaluate
+    from smrl.training.play import play
+
+_HOMES = {
+    "Policy": "smrl.runs.policy",
+    "Preset": "smrl.studies.presets",
+    "Row": "smrl.studies.presets",
+    "Run": "smrl.runs.run",
+    "SmrlError": "smrl.errors",
+    "evaluate": "smrl.training.evaluator",
+    "load": "smrl.runs.run",
+    "play": "smrl.training.play",
+    "register": "smrl.studies.registration",
+    "reuse": "smrl.smr.loop",
+    "train": "smrl.studies.train",
+}
+
+__all__ = ["Policy", "Preset", "Row", "Run", "SmrlError", "evaluate", "load", "play", "register", "reuse", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'smrl' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

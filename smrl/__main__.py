@@ -1,5 +1,5 @@
 """`python -m smrl` is `smrl`."""
 
-from smrl.cli import main
+from smrl.cli.main import main
 
 main()

@@ -5,7 +5,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Space
+from gymnasium.spaces import Box, Dict, Space, Tuple
 
 LIMIT = 50  # of the registered ids: steps until truncation
 
@@ -14,7 +14,7 @@ class Toy(gymnasium.Env[Any, Any]):
     """Not broken: a point that leaks towards 0 and is pushed by the action; faults begin at step ``at``."""
 
     def __init__(self, at: int = 5, observations: Space[Any] | None = None, actions: Space[Any] | None = None) -> None:
-        self.observation_space = observations or Box(-10, 10, (2,), np.float64)
+        self.observation_space = Box(-10, 10, (2,), np.float64) if observations is None else observations
         self.action_space = actions or Box(-1, 1, (1,), np.float32)
         self.at = at
         self.steps = 0
@@ -36,6 +36,14 @@ class Toy(gymnasium.Env[Any, Any]):
 
     def rewarded(self, reward: float) -> Any:
         return reward
+
+    @classmethod
+    def like_this(cls) -> "Toy":
+        return cls()
+
+    @staticmethod
+    def of_spaces(observations: Space[Any] | None = None, actions: Space[Any] | None = None) -> "Toy":
+        return Toy(observations=observations, actions=actions)
 
     @property
     def due(self) -> bool:
@@ -186,6 +194,64 @@ class Slow(Toy):
     def observed(self, obs: np.ndarray) -> Any:
         time.sleep(0.03)
         return obs
+
+
+class Image(Toy):
+    """Not broken: an image that moves, in one array that is drawn anew in every step."""
+
+    shape = (6, 8, 3)
+
+    def __init__(self) -> None:
+        super().__init__(observations=Box(0, 255, self.shape, np.uint8))
+        self.canvas = np.zeros(self.shape, np.uint8)
+
+    def observed(self, obs: np.ndarray) -> Any:
+        self.canvas[:] = (np.arange(self.canvas.size) * (1 + self.steps) + 100 * abs(obs[0])).reshape(self.shape) % 256
+        return self.canvas
+
+
+class ImageOfFloats(Image):
+    def observed(self, obs: np.ndarray) -> Any:
+        image = super().observed(obs)
+        return image.astype(np.float32) if self.due else image
+
+
+class SmallerImage(Image):
+    def observed(self, obs: np.ndarray) -> Any:
+        image = super().observed(obs)
+        return image[::2] if self.due else image
+
+
+class Entries(Toy):
+    """Not broken: observations by name."""
+
+    def __init__(self) -> None:
+        place, speed = Box(-10, 10, (1, 2), np.float64), Box(-10, 10, (2,), np.float32)
+        super().__init__(observations=Dict(place=place, speed=speed))
+
+    def observed(self, obs: np.ndarray) -> Any:
+        return {"place": obs[None], "speed": np.float32(2 * obs)}
+
+
+class LacksAnEntry(Entries):
+    def observed(self, obs: np.ndarray) -> Any:
+        entries = super().observed(obs)
+        return {"place": entries["place"]} if self.due else entries
+
+
+class Nested(Toy):
+    """Not broken: observations in a tuple, one of them by name."""
+
+    def __init__(self) -> None:
+        super().__init__(observations=Tuple([Box(-10, 10, (2,)), Dict(a=Box(-10, 10, (1,)), b=Box(-10, 10, (2, 1)))]))
+
+    def observed(self, obs: np.ndarray) -> Any:
+        numbers = obs.astype(np.float32)
+        return numbers, {"a": numbers[:1], "b": numbers[:, None]}
+
+
+def make_toy(at: int = 5, render_mode: str | None = None) -> Toy:
+    return Toy(at)
 
 
 _kinds: list[type[Toy]] = [Toy, *Toy.__subclasses__()]

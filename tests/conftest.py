@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from smrl import runtime
+from smrl.runs import runtime
 
 os.environ.setdefault(runtime.THREADS, "1")
 

@@ -239,9 +239,9 @@ def td3(state: State, batch: Batch, noise: list[Floats], step: int, settings: Se
     value = smallest_q(state.target_critics, batch.next_obs, next_action)
     state, metrics = step_critics(state, batch, value, settings.critic_learning_rate)
     if step % settings.delay != 0:
-        return state, metrics
-    state, _ = step_deterministic_actor(state, batch, settings.actor_learning_rate)
-    return move_targets(state, settings.tau), metrics
+        return state, metrics | {"actor_loss": np.nan}
+    state, loss = step_deterministic_actor(state, batch, settings.actor_learning_rate)
+    return move_targets(state, settings.tau), metrics | {"actor_loss": loss}
 
 
 def sac(state: State, batch: Batch, noise: list[Floats], step: int, settings: Settings) -> tuple[State, Metrics]:

@@ -291,16 +291,16 @@ def redq_alpha(state: State, flavour: Flavour) -> float:
 
 def step_redq_policy(
     state: State, scoring: list[Adam], batch: Batch, noise: Floats, settings: Settings
-) -> tuple[Adam, Adam]:
-    """The actor up the mean of all critics, and log α, by its own loss of either flavour, both at the old α."""
+) -> tuple[Adam, Adam, float]:
+    """The actor up the mean of all critics, and log α by the loss of either flavour, both at the old α; the actor's loss."""
     score, alpha = mean_score(values_of(scoring), batch.obs), redq_alpha(state, settings.flavour)
-    _, by_actor, log_prob = scored_actor_loss(
+    actor_loss, by_actor, log_prob = scored_actor_loss(
         state.actor.values, score, batch.obs, noise, alpha, flavour=settings.flavour
     )
     loss = log_temperature_loss if settings.flavour == "original" else temperature_loss
     _, by_log_alpha = loss(state.log_alpha.values[0], log_prob, target_entropy_of(settings, batch))
     actor = step_adam(state.actor, by_actor, settings.actor_learning_rate)
-    return actor, step_adam(state.log_alpha, by_log_alpha, settings.temperature_learning_rate)
+    return actor, step_adam(state.log_alpha, by_log_alpha, settings.temperature_learning_rate), actor_loss
 
 
 def redq(
@@ -326,15 +326,16 @@ def redq(
     share = 1.0 if original else 1.0 / len(losses)
     gradients = [weighted_sum([loss[1]], [share]) for loss in losses]
     critics = step_each(state.critics, gradients, settings.critic_learning_rate)
-    actor, log_alpha = state.actor, state.log_alpha
+    actor, log_alpha, actor_loss = state.actor, state.log_alpha, np.nan
     if last_round:
         scoring = state.critics if original else critics
-        actor, log_alpha = step_redq_policy(state, scoring, batch, noise[1], settings)
+        actor, log_alpha, actor_loss = step_redq_policy(state, scoring, batch, noise[1], settings)
 
     state = replace(state, critics=critics, actor=actor, log_alpha=log_alpha)
     metrics = {
         "critic_loss": share * sum(loss[0] for loss in losses),
         "q": float(np.mean([loss[2] for loss in losses])),
+        "actor_loss": actor_loss,
         "entropy": float(-np.mean(after.log_prob)),
         "alpha": alpha,
     }

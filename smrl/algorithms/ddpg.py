@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import jax
 
-from smrl.algorithms.deterministic import State, pieces
-from smrl.algorithms.hyperparameters import Hyperparameters
-from smrl.types import Algorithm, Key, Metrics, Spec, Tick, Transition
+from smrl.algorithms.parts.deterministic import State, pieces
+from smrl.algorithms.parts.hyperparameters import Hyperparameters
+from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +22,16 @@ def ddpg(config: DDPG, spec: Spec) -> Algorithm[State]:
     """DDPG for an environment."""
     parts = pieces(config, spec, critics=1)
 
+    def next_action(state: State, batch: Transition) -> Array:
+        return parts.actor.apply(state.target_actor, batch.next_obs)
+
+    def td_error(state: State, batch: Transition, key: Key) -> Array:
+        return parts.td_error(state, batch, next_action(state, batch), key)
+
     def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
         critic_key, actor_key = jax.random.split(key)
-        next_action = parts.actor.apply(state.target_actor, batch.next_obs)
-        state, critic_metrics = parts.update_critics(state, batch, next_action, critic_key)
+        state, critic_metrics = parts.update_critics(state, batch, next_action(state, batch), critic_key)
         state, actor_metrics = parts.update_actor(state, batch, actor_key)
         return parts.update_targets(state), critic_metrics | actor_metrics
 
-    return Algorithm(parts.init, parts.explore, parts.exploit, update, parts.appraise)
+    return Algorithm(parts.init, parts.explore, parts.exploit, update, td_error, parts.appraise)

@@ -20,24 +20,25 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from smrl import losses, targets
-from smrl.algorithms.soft import SoftHyperparameters, State, pieces
+from smrl.algorithms.parts.soft import SoftHyperparameters, State, pieces
 from smrl.errors import require
-from smrl.gradients import Trained
-from smrl.networks import ensemble, small_last, torch_default, xavier
+from smrl.nn import losses, targets
+from smrl.nn.gradients import Trained
+from smrl.nn.networks import ensemble, small_last, torch_default, xavier
 from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
+from smrl.validation import Count
 
 
 @dataclass(frozen=True, kw_only=True)
 class REDQ(SoftHyperparameters):
     """Hyperparameters of REDQ; the defaults are the paper's table."""
 
-    critics: int = 10
-    """How many critics."""
-    subset: int = 2
-    """How many of them are drawn for a target."""
+    critics: Count = 10
+    """Number of critics."""
+    subset: Count = 2
+    """Number of critics that are drawn at random for every target."""
     flavour: Literal["authors", "original"] = "authors"
-    """The variant of SMR's authors, or that of REDQ's, which always explores by sampling."""
+    """REDQ as the authors of SMR ran it, or as its own authors did; the latter always explores by sampling."""
     exploration: Literal["sample", "mean-plus-noise"] = "mean-plus-noise"
 
     def __post_init__(self) -> None:
@@ -66,29 +67,39 @@ def redq(config: REDQ, spec: Spec) -> Algorithm[State]:
         untouched = optax.tree.get(log_alpha.optimiser, "count") == 0
         return jnp.where(original & untouched, 0.2, jnp.exp(log_alpha.params))
 
+    def target(
+        state: State, batch: Transition, alpha: Array, subset_key: Key, target_key: Key
+    ) -> tuple[Array, Array]:  # y, and log π(a′|s′)
+        indices = jax.random.choice(subset_key, config.critics, (config.subset,), replace=False)
+        members = parts.critics.subset(state.target_critics, indices)
+        next_q, next_log_prob = parts.look_ahead(state.actor.params, drawn, members, batch.next_obs, target_key)
+        return targets.bellman(batch, targets.soft_clipped_double(next_q, next_log_prob, alpha)), next_log_prob
+
+    def td_error(state: State, batch: Transition, key: Key) -> Array:
+        y, _ = target(state, batch, temperature(state.log_alpha), *jax.random.split(key))
+        return parts.mean_q(state, batch.obs, batch.action) - y
+
     def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
         subset_key, target_key, critic_key, actor_key = jax.random.split(key, 4)
         alpha = temperature(state.log_alpha)
-
-        indices = jax.random.choice(subset_key, config.critics, (config.subset,), replace=False)
-        next_q, next_log_prob = parts.look_ahead(
-            state.actor.params, drawn, parts.critics.subset(state.target_critics, indices), batch.next_obs, target_key
-        )
-        y = targets.bellman(batch, targets.soft_clipped_double(next_q, next_log_prob, alpha))
+        y, next_log_prob = target(state, batch, alpha, subset_key, target_key)
         critics, metrics = parts.update_critics(
             state.critics, batch, lambda q: losses.squared_error(q, y) / (1 if original else config.critics), critic_key
         )
         judges = state.critics.params if original else critics.params
 
-        def improve(actor: Trained, log_alpha: Trained) -> tuple[Trained, Trained]:
+        def improve(actor: Trained, log_alpha: Trained) -> tuple[Trained, Trained, Array]:
             actor, report = parts.update_actor(actor, judges, batch.obs, alpha, actor_key)
             weight = (lambda x: x) if original else jnp.exp
-            return actor, parts.update_temperature(log_alpha, report["entropy"], weight)
+            return actor, parts.update_temperature(log_alpha, report["entropy"], weight), report["actor_loss"]
+
+        def skip(actor: Trained, log_alpha: Trained) -> tuple[Trained, Trained, Array]:
+            return actor, log_alpha, jnp.full((), jnp.nan)
 
         is_last = tick.round == tick.rounds - 1
-        actor, log_alpha = jax.lax.cond(is_last, improve, lambda *same: same, state.actor, state.log_alpha)
+        actor, log_alpha, actor_loss = jax.lax.cond(is_last, improve, skip, state.actor, state.log_alpha)
         target_critics = parts.follow(state.target_critics, critics)
-        metrics |= {"entropy": -next_log_prob.mean(), "alpha": alpha}
+        metrics |= {"actor_loss": actor_loss, "entropy": -next_log_prob.mean(), "alpha": alpha}
         return State(actor, critics, log_alpha, target_critics), metrics
 
-    return Algorithm(parts.init, parts.explore, parts.exploit, update, parts.appraise)
+    return Algorithm(parts.init, parts.explore, parts.exploit, update, td_error, parts.appraise)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from smrl import losses, targets
-from smrl.algorithms.soft import SoftHyperparameters, State, pieces
-from smrl.types import Algorithm, Key, Metrics, Spec, Tick, Transition
+from smrl.algorithms.parts.soft import SoftHyperparameters, State, pieces
+from smrl.nn import losses, targets
+from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,14 +25,20 @@ def sac(config: SAC, spec: Spec) -> Algorithm[State]:
     """SAC for an environment."""
     parts = pieces(config, spec, critics=2, judge=targets.clipped_double)
 
+    def target(state: State, batch: Transition, alpha: Array, key: Key) -> Array:
+        next_q, next_log_prob = parts.look_ahead(
+            state.actor.params, parts.critics, state.target_critics, batch.next_obs, key
+        )
+        return targets.bellman(batch, targets.soft_clipped_double(next_q, next_log_prob, alpha))
+
+    def td_error(state: State, batch: Transition, key: Key) -> Array:
+        y = target(state, batch, jnp.exp(state.log_alpha.params), key)
+        return parts.mean_q(state, batch.obs, batch.action) - y
+
     def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
         target_key, critic_key, actor_key = jax.random.split(key, 3)
         alpha = jnp.exp(state.log_alpha.params)
-
-        next_q, next_log_prob = parts.look_ahead(
-            state.actor.params, parts.critics, state.target_critics, batch.next_obs, target_key
-        )
-        y = targets.bellman(batch, targets.soft_clipped_double(next_q, next_log_prob, alpha))
+        y = target(state, batch, alpha, target_key)
         critics, critic_metrics = parts.update_critics(
             state.critics, batch, lambda q: losses.squared_error(q, y), critic_key
         )
@@ -42,4 +48,4 @@ def sac(config: SAC, spec: Spec) -> Algorithm[State]:
         metrics = critic_metrics | actor_metrics | {"alpha": alpha}
         return State(actor, critics, log_alpha, target_critics), metrics
 
-    return Algorithm(parts.init, parts.explore, parts.exploit, update, parts.appraise)
+    return Algorithm(parts.init, parts.explore, parts.exploit, update, td_error, parts.appraise)

@@ -14,28 +14,29 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from smrl import losses, targets
-from smrl.algorithms.soft import SoftHyperparameters, State, pieces
+from smrl.algorithms.parts.soft import SoftHyperparameters, State, pieces
 from smrl.errors import require
+from smrl.nn import losses, targets
 from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
+from smrl.validation import Count, Index, Sizes
 
 
 @dataclass(frozen=True, kw_only=True)
 class TQC(SoftHyperparameters):
     """Hyperparameters of TQC; the defaults are the paper's table."""
 
-    critic_hidden: tuple[int, ...] = (512, 512, 512)
-    critics: int = 5
-    """How many critics."""
-    atoms: int = 25
-    """Quantiles that each critic has."""
-    dropped: int = 2
-    """Of the target's atoms, how many of the largest are dropped per critic."""
+    critic_hidden: Sizes = (512, 512, 512)
+    critics: Count = 5
+    """Number of critics."""
+    atoms: Count = 25
+    """Quantiles (atoms) of each critic."""
+    dropped: Index = 2
+    """Largest atoms that the target leaves out, per critic."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(
-            0 <= self.dropped < self.atoms,
+            self.dropped < self.atoms,
             f"dropped must leave some of the {self.atoms} atoms that a critic has, not be {self.dropped}.",
         )
 
@@ -48,15 +49,21 @@ def tqc(config: TQC, spec: Spec) -> Algorithm[State]:
 
     parts = pieces(config, spec, config.critics, mean_of_atoms, atoms=config.atoms)
 
+    def target(state: State, batch: Transition, alpha: Array, key: Key) -> Array:  # (batch, kept)
+        next_atoms, next_log_prob = parts.look_ahead(
+            state.actor.params, parts.critics, state.target_critics, batch.next_obs, key
+        )
+        kept = targets.truncated(next_atoms, config.dropped)
+        return targets.bellman(batch, (kept - alpha * next_log_prob[:, None]).T).T
+
+    def td_error(state: State, batch: Transition, key: Key) -> Array:
+        y = target(state, batch, jnp.exp(state.log_alpha.params), key)
+        return parts.mean_q(state, batch.obs, batch.action) - y.mean(axis=1)
+
     def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
         target_key, critic_key, actor_key = jax.random.split(key, 3)
         alpha = jnp.exp(state.log_alpha.params)
-
-        next_atoms, next_log_prob = parts.look_ahead(
-            state.actor.params, parts.critics, state.target_critics, batch.next_obs, target_key
-        )
-        kept = targets.truncated(next_atoms, config.dropped)
-        y = targets.bellman(batch, (kept - alpha * next_log_prob[:, None]).T).T  # (batch, kept)
+        y = target(state, batch, alpha, target_key)
         critics, critic_metrics = parts.update_critics(
             state.critics, batch, lambda atoms: losses.quantile_huber(atoms, y), critic_key
         )
@@ -66,4 +73,4 @@ def tqc(config: TQC, spec: Spec) -> Algorithm[State]:
         metrics = critic_metrics | actor_metrics | {"alpha": alpha}
         return State(actor, critics, log_alpha, target_critics), metrics
 
-    return Algorithm(parts.init, parts.explore, parts.exploit, update, parts.appraise)
+    return Algorithm(parts.init, parts.explore, parts.exploit, update, td_error, parts.appraise)

@@ -9,9 +9,10 @@ from typing import Any, Literal, NamedTuple, get_args
 import gymnasium
 import numpy as np
 
-from smrl.envs import Raw, make
 from smrl.envs.environment import Environment
+from smrl.envs.make import Raw, make
 from smrl.errors import SmrlError
+from smrl.types import Continuous
 
 Level = Literal["error", "warning", "note"]
 STEPS, SECONDS = 5_000, 6.0  # of random actions
@@ -83,11 +84,7 @@ def check(env: str | Callable[..., Raw]) -> list[Finding]:
 
 def _examine(env: str | Callable[..., Raw]) -> Iterator[Finding]:
     with contextlib.closing(make(env)) as one, contextlib.closing(make(env)) as two:
-        low, high = one.bounds[0].min(), one.bounds[1].max()
-        what = f"observation size {one.spec.obs_size}, action size {one.spec.action_size} in [{low:g}, {high:g}]"
-        yield Finding("note", what, "The sizes of the networks; actions are scaled to these bounds.")
-        if max(-low, high) > WIDE:
-            yield Finding("warning", f"actions reach {max(-low, high):g}", "Declare bounds at which they still matter.")
+        yield from _describe(one)
         if one.env.unwrapped is two.env.unwrapped:
             advice = "Training and evaluation would disturb each other: return a new environment from every call."
             yield Finding("error", f"two calls made one and the same {one.name}", advice)
@@ -97,9 +94,24 @@ def _examine(env: str | Callable[..., Raw]) -> Iterator[Finding]:
         yield from _judge_repetition(_first_difference(first, one), _first_difference(first, two))
 
 
+def _describe(environment: Environment) -> Iterator[Finding]:
+    obs, action = environment.spec.obs, environment.spec.action
+    what = f"observations of shape {obs.shape} and dtype {obs.dtype}, {action}"
+    if isinstance(action, Continuous):
+        low, high = action.bounds[0].min(), action.bounds[1].max()
+        advice = "What the networks read and choose; actions are scaled to these bounds."
+        yield Finding("note", f"{what} in [{low:g}, {high:g}]", advice)
+        if max(-low, high) > WIDE:
+            yield Finding("warning", f"actions reach {max(-low, high):g}", "Declare bounds at which they still matter.")
+    else:
+        yield Finding("note", what, "What the networks read and choose.")
+    for note in environment.notes:
+        yield Finding("note", note, "Whoever uses the policy elsewhere must flatten observations in the same way.")
+
+
 def _roll(environment: Environment, seed: int, steps: int, seconds: float) -> Iterator[Moment]:
-    """Episodes of random actions, the first two extreme ones, from the seeds ``seed``, ``seed`` + 1, …"""
-    size, draw = environment.spec.action_size, np.random.default_rng(seed)
+    """Episodes from the seeds ``seed``, ``seed`` + 1, … by random actions; the first two are extreme if continuous."""
+    space, draw = environment.spec.action, np.random.default_rng(seed)
     deadline = time.perf_counter() + seconds
     moment = None
     for step in range(steps):
@@ -107,8 +119,9 @@ def _roll(environment: Environment, seed: int, steps: int, seconds: float) -> It
             moment = Moment(0, environment.reset(seed))
             seed += 1
             yield moment
-        action = np.full(size, 2.0 * step - 1) if step < 2 else draw.uniform(-1, 1, size)
-        moment = Moment(moment.length + 1, *environment.step(action.astype(np.float32)))
+        is_extreme = step < 2 and isinstance(space, Continuous)
+        action = np.full(space.array.shape, 2 * step - 1, np.float32) if is_extreme else space.random(draw, 1)[0]
+        moment = Moment(moment.length + 1, *environment.step(action))
         yield moment
         if time.perf_counter() > deadline:
             return
@@ -116,7 +129,7 @@ def _roll(environment: Environment, seed: int, steps: int, seconds: float) -> It
 
 def _look(environment: Environment) -> Seen:
     probe = Probe(environment.env)
-    seen = Seen(largest=np.zeros(environment.spec.obs_size))
+    seen = Seen(largest=np.zeros(environment.spec.obs.shape))
     before: tuple[Any, np.ndarray] | None = None
     for moment in _roll(Environment(probe, environment.name), 1_000, STEPS, SECONDS):
         for finding in _flaws(probe.raw, probe.observation_space, before):
@@ -135,7 +148,7 @@ def _flaws(raw: Any, space: Any, before: tuple[Any, np.ndarray] | None) -> Itera
     array = np.asarray(raw)
     if not isinstance(raw, np.ndarray) or array.dtype != space.dtype:
         what = f"observations come as {type(raw).__name__} of {array.dtype}, declared as ndarray of {space.dtype}"
-        yield Finding("warning", what, "smrl makes float32 of all, wrappers may not: return what is declared.")
+        yield Finding("warning", what, "smrl converts them, wrappers may not: return what is declared.")
     rounded = array.astype(space.dtype) if space.dtype.kind == "f" else array  # π of float64 is above that of float32
     is_outside = (rounded < space.low) | (rounded > space.high)
     if is_outside.any():
@@ -143,7 +156,7 @@ def _flaws(raw: Any, space: Any, before: tuple[Any, np.ndarray] | None) -> Itera
         bounds = f"[{space.low.flat[index]:g}, {space.high.flat[index]:g}]"
         what = f"observation {index} was {array.flat[index]:g}, outside its declared bounds {bounds}"
         yield Finding("warning", what, "smrl does not use these bounds, wrappers may: correct observation_space.")
-    if before and not np.array_equal(np.asarray(before[0], np.float32).reshape(-1), before[1]):
+    if before and not np.array_equal(np.asarray(before[0], before[1].dtype).reshape(before[1].shape), before[1]):
         advice = "smrl copies it, but wrappers that keep observations see them change: return a copy."
         yield Finding("warning", "the returned observation is changed by the next step", advice)
 

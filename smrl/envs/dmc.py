@@ -20,8 +20,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-from smrl.envs.environment import in_words
 from smrl.errors import SmrlError, nearest
+from smrl.plugins import in_words
 
 PREFIXES = ("dmc/", "dm_control/")
 LIMIT = 1000  # frames of an episode: the suite's own, which only LQR lacks
@@ -49,14 +49,14 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
     ) -> None:
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"the render mode is rgb_array or none, not {render_mode!r}")
-        loader = suite()  # which imports absl, before the line below may ask for its logger
+        loader = suite()  # imports absl, whose logger the next line needs
         with _no_model_warnings():
             # LQR draws its springs when it is made: from a fixed seed, so that the name stands for one system.
             env = loader.load(domain, task, task_kwargs={"random": 0})
         self._env, self._task, self._physics = env, env.task, env.physics
         self._physics.check_invalid_state = _InvalidState(self._physics)
         if render_mode is None and (domain, task) == ("quadruped", "escape"):
-            # Its reset would make a renderer to show the new terrain to, and fail where there is none.
+            # Its reset makes a renderer to upload the new terrain, and would fail on a machine without OpenGL.
             self._physics.__class__ = type("Physics", (type(self._physics),), {"contexts": None})
         self._substeps = round(env.control_timestep() / self._physics.timestep())
         self._limit = LIMIT if math.isinf(env._step_limit) else math.ceil(env._step_limit)
@@ -188,13 +188,13 @@ def names() -> list[str]:
 def suite() -> Any:
     """The module ``dm_control.suite``, imported without a word and also where nothing can be drawn."""
     with warnings.catch_warnings():
-        # Where there is no screen glfw only warns, and dm_control would rely on it. By an error it goes on to EGL.
+        # Without a screen glfw only warns, and dm_control would choose it. After an error dm_control tries EGL.
         warnings.filterwarnings("error", module="glfw")
         try:
             return importlib.import_module("dm_control.suite")
         except Exception as error:
             backend, fault = os.environ.get(BACKEND), error
-        # A missing library may be raised as any exception, of which dm_control expects ImportError.
+        # A missing library can raise any exception, but dm_control handles only ImportError.
         if backend is None:
             os.environ[BACKEND] = "off"
             try:
@@ -210,7 +210,7 @@ def suite() -> Any:
 
 @contextlib.contextmanager
 def _no_model_warnings() -> Iterator[None]:
-    """Do not log that the suite's own models have attributes which MuJoCo no longer likes."""
+    """Do not log that models of the suite have deprecated attributes."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,15 +1,15 @@
-"""An environment as the training loop sees it: actions in [-1, 1], flat float32 observations, all checked."""
+"""An environment as the training loop sees it: actions and observations as its `Spec` says, all checked."""
 
 import contextlib
-import textwrap
-from collections.abc import Callable
 from typing import Any, final
 
 import gymnasium
 import numpy as np
 
+from smrl.envs import spaces
+from smrl.envs.spaces import shown
 from smrl.errors import SmrlError
-from smrl.types import Spec
+from smrl.plugins import in_words
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -18,57 +18,22 @@ class EnvironmentFault(SmrlError):
     """An environment raised an exception or returned what nothing can be learned from."""
 
 
-def rescale(action: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Map an action in [-1, 1] linearly onto [low, high], in the dtype of the bounds; always a fresh array.
-
-    >>> rescale(np.float32([-1, 0, 1]), np.float32([0, -2, 0]), np.float32([4, 2, 10]))
-    array([ 0.,  0., 10.], dtype=float32)
-    """
-    return _scale(low, high)(action)
-
-
-def _scale(low: np.ndarray, high: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """`rescale` with everything worked out that does not depend on the action."""
-    if (low == -1).all() and (high == 1).all():
-        return lambda action: action.astype(low.dtype)
-    centre, reach = (low + high) / 2, (high - low) / 2
-
-    def scale(action: np.ndarray) -> np.ndarray:
-        # Rounding may lead past a bound by the last bit, and some environments assert that actions are inside.
-        return np.minimum(np.maximum(action * reach + centre, low), high).astype(low.dtype, copy=False)
-
-    return scale
-
-
-def in_words(error: Exception) -> str:
-    """The type and text of an exception on one line.
-
-    >>> in_words(ValueError("no such", "thing"))
-    "ValueError: ('no such', 'thing')"
-    """
-    return textwrap.shorten(f"{type(error).__name__}: {error}".removesuffix(": "), 400, placeholder=" …")
-
-
-def shown(value: object) -> str:
-    """A value as one short line for a message."""
-    return textwrap.shorten(repr(value), 80, placeholder=" …")
-
-
 @final
 class Environment:
-    """A Gymnasium environment with a bounded Box action space and Box observations; made by `smrl.envs.make`."""
+    """A Gymnasium environment whose spaces are fit for training; made by `smrl.envs.make.make`.
 
-    def __init__(self, env: gymnasium.Env[Any, Any], name: str) -> None:
-        observations, actions = env.observation_space, env.action_space
-        assert isinstance(observations, gymnasium.spaces.Box)
-        assert isinstance(actions, gymnasium.spaces.Box)
+    Observations are float32 vectors, or uint8 images as they are. Actions are what an algorithm chooses: a vector in
+    [-1, 1], or the number of a discrete action from 0 on. ``notes`` are sentences that a user should read.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], name: str, notes: tuple[str, ...] = ()) -> None:
         self.env = env
         self.name = name
-        self.bounds = (actions.low.reshape(-1), actions.high.reshape(-1))
-        self.spec = Spec(obs_size=int(np.prod(observations.shape)), action_size=int(np.prod(actions.shape)))
-        self._obs_shape = observations.shape
-        self._action_shape = actions.shape
-        self._scale = _scale(*self.bounds)
+        self.notes = notes
+        self.spec = spaces.spec(env.observation_space, env.action_space)
+        self._is_image = spaces.is_image(env.observation_space)
+        self._obs_shape = env.observation_space.shape
+        self._decode = self.spec.action.decoder()
 
     def reset(self, seed: int | None) -> np.ndarray:
         """Start an episode; the observation is a fresh array that is never changed later."""
@@ -81,8 +46,8 @@ class Environment:
         return self._observation(result[0], "reset")
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        """Do an action in [-1, 1]: the observation, the reward, terminated, truncated."""
-        given = self._scale(action).reshape(self._action_shape)  # a fresh array: some environments clip in place
+        """Do an action: the observation, the reward, terminated, truncated."""
+        given = self._decode(action)  # a fresh array: some environments clip in place
         try:
             result = self.env.step(given)
         except Exception as error:
@@ -106,19 +71,23 @@ class Environment:
 
     def close(self) -> None:
         """Free what the environment holds."""
-        with contextlib.suppress(Exception):  # whoever closes an environment has all that they wanted of it
+        with contextlib.suppress(Exception):  # a failure here can no longer harm the run
             self.env.close()
 
     def _observation(self, obs: Any, call: str, action: np.ndarray | None = None) -> np.ndarray:
         try:
             raw = np.asarray(obs)
             flat = raw.reshape(-1)
-            square = float(np.vdot(flat, flat))  # unlike dot without a warning where it overflows
+            square = 0.0 if self._is_image else float(np.vdot(flat, flat))  # unlike dot, it overflows without a warning
         except Exception as error:
             raise self._fault(f"returned {shown(obs)} from {call}(), which is no array of numbers") from error
         if raw.shape != self._obs_shape:
             shapes = f"shape {raw.shape} from {call}() instead of the shape {self._obs_shape} of its space"
             raise self._fault(f"returned an observation of {shapes}", action)
+        if self._is_image:
+            if raw.dtype != np.uint8:
+                raise self._fault(f"returned an image of {raw.dtype} from {call}() instead of the uint8 of its space")
+            return raw.copy()
         # A finite sum of squares is the fastest proof that all are finite; the slow way decides about the rest.
         if not square <= FLOAT32_MAX:
             with np.errstate(all="ignore"):

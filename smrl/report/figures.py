@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from smrl.report.records import Record
+from smrl.errors import require
 from smrl.report.statistics import Curve, curves
-from smrl.report.text import label
+from smrl.runs.identity import label, varying
+from smrl.runs.records import Record
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart, without the faint yellow
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -19,10 +20,12 @@ INK, GREY, FAINT = "#333333", "#6E6E6E", "#E6E6E6"
 
 
 def learning_curves(records: Sequence[Record], path: Path, threshold: float | None = None) -> Path:
-    """Draw a panel per env and a line per variant and reuse: mean over seeds, band of one standard deviation."""
+    """Draw a panel per environment and a line per identity: mean over seeds, band of one standard deviation."""
+    require(len(records) > 0, "there is no evaluation to draw yet; wait for the first one of a run.")
     found = curves(records)
     envs = list(dict.fromkeys(curve.env for curve in found))
-    names = list(dict.fromkeys(label(curve.variant, curve.reuse) for curve in found))
+    shown = varying([record.settings for record in records])
+    labels = list(dict.fromkeys(label(curve.settings, shown) for curve in found))
     rows = -(-len(envs) // 3)
     columns = -(-len(envs) // rows)
     size = (6.4, 4.4) if len(envs) == 1 else (3.9 * columns, 3.1 * rows + 0.7)
@@ -30,8 +33,8 @@ def learning_curves(records: Sequence[Record], path: Path, threshold: float | No
     for index, env in enumerate(envs):
         axes = figure.add_subplot(rows, columns, index + 1)
         for curve in (curve for curve in found if curve.env == env):
-            name = label(curve.variant, curve.reuse)
-            _draw(axes, curve, name, names.index(name))
+            name = label(curve.settings, shown)
+            _draw(axes, curve, name, labels.index(name))
         if threshold is not None:
             text = f"return {threshold:,g}".replace("-", "−")
             axes.axhline(threshold, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2, zorder=1, label=text)
@@ -78,11 +81,14 @@ def _legend(figure: Figure, several: bool) -> None:
     lines = {str(line.get_label()): line for axes in figure.axes for line in axes.lines}
     shown = {name: line for name, line in lines.items() if not name.startswith("_")}
     inches = 0.7 + 0.085 * max(len(name) for name in shown)  # the room that the longest entry takes
+    columns = max(1, min(len(shown), 3, int(figure.get_figwidth() / inches)))
+    more_rows = max(0, -(-len(shown) // columns) - 2)
+    figure.set_figheight(figure.get_figheight() + 0.21 * more_rows)  # a long legend takes nothing from the panels
     legend = figure.legend(
         list(shown.values()),
         list(shown),
         loc="outside lower center",
-        ncols=max(1, min(len(shown), 3, int(figure.get_figwidth() / inches))),
+        ncols=columns,
         frameon=False,
         borderpad=0,
         labelcolor=INK,

@@ -1,28 +1,32 @@
-"""What the seeds of an experiment have in common, in plain NumPy."""
+"""What the seeds of the same settings have in common, in plain NumPy."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smrl.report.records import Record
+from smrl.runs.identity import varying
+from smrl.runs.records import Record
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The runs of one (env, variant, reuse) on the steps that all of them have."""
+    """The runs of one identity on the steps that all of them have."""
 
-    env: str
-    variant: str
-    reuse: str
+    settings: dict[str, Any]  # of the first run; the others differ in seed and steps at most
     records: tuple[Record, ...]
     steps: NDArray[np.int64]
     mean: NDArray[np.float64]
     sd: NDArray[np.float64]  # of the sample (n − 1); 0 for one run
+
+    @property
+    def env(self) -> str:
+        """Id of the environment."""
+        return self.records[0].env
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,13 @@ class Reached:
 
 
 def curves(records: Sequence[Record]) -> list[Curve]:
-    """One curve per env, variant and reuse, in this order; reuse 2 comes before reuse 10."""
-    ordered = sorted(records, key=lambda record: (*_order(record), record.seed, record.path))
-    return [_curve(tuple(group)) for _, group in groupby(ordered, key=_order)]
+    """One curve per identity, ordered by environment, algorithm, reuse and the other settings that vary."""
+    groups: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda record: (record.seed, record.path)):
+        groups.setdefault(record.identity, []).append(record)
+    names = ("env", "algorithm", "reuse", *varying([record.settings for record in records]))
+    found = [_curve(tuple(group)) for group in groups.values()]
+    return sorted(found, key=lambda curve: [_rank(curve.settings.get(name)) for name in names])
 
 
 def final_return(record: Record) -> float:
@@ -71,12 +79,18 @@ def sample_sd(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(values[0])
 
 
-def _order(record: Record) -> tuple[str, str, list[int], str]:
-    return record.env, record.variant, [int(n) for n in re.findall(r"\d+", record.reuse)], record.reuse
+def _rank(value: Any) -> tuple[Any, ...]:
+    """What settings are sorted by: nothing before numbers before texts, numbers in texts by their size."""
+    if value is None:
+        return (0,)
+    if isinstance(value, int | float):
+        return 1, value
+    if isinstance(value, list):
+        return 2, [_rank(item) for item in value]
+    return 3, [(0, int(part)) if part.isdecimal() else (1, part) for part in re.findall(r"\d+|\D+", str(value))]
 
 
 def _curve(records: tuple[Record, ...]) -> Curve:
-    first = records[0]
     steps = reduce(np.intersect1d, [record.steps for record in records])
     values = np.stack([record.returns[np.isin(record.steps, steps)] for record in records])
-    return Curve(first.env, first.variant, first.reuse, records, steps, values.mean(axis=0), sample_sd(values))
+    return Curve(records[0].settings, records, steps, values.mean(axis=0), sample_sd(values))

@@ -20,8 +20,8 @@ import tyro
 
 from smrl import randomness
 from smrl.errors import require
-from smrl.reuse import reuse
-from smrl.schedule import Schedule
+from smrl.smr.loop import reuse
+from smrl.smr.rules import rule_of
 from smrl.tabular.mdp import GridTask
 from smrl.types import Array, Key, Transition
 
@@ -59,16 +59,16 @@ class Rate:
 
 @dataclass(frozen=True)
 class Settings:
-    """How is learned; the defaults are the paper's Q-learning on CliffWalking."""
+    """Settings of tabular learning; the defaults are the paper's Q-learning on CliffWalking."""
 
-    reuse: int | str | Schedule = 1
+    reuse: int | str = 1
     episodes: int = 500
     rate: Rate = Rate()
     gamma: float = 0.99
     epsilon: float = 0.1
 
     def __post_init__(self) -> None:
-        Schedule.of(self.reuse)  # says what is wrong with it
+        rule_of(self.reuse)  # refuses what is no rule
         require(self.episodes >= 1, f"episodes must be at least 1, not {self.episodes}.")
         require(0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma:g}.")
         require(0 <= self.epsilon <= 1, f"epsilon must be from 0 to 1, not {self.epsilon:g}.")
@@ -143,8 +143,8 @@ def _learn(tables: Tables, seeds: Array, settings: Settings) -> tuple[Array, ...
 
 
 def _run(task: Tables, seed: Array, settings: Settings) -> tuple[Array, ...]:
-    times = Schedule.of(settings.reuse)
-    repeat = reuse(update, times)
+    rule = rule_of(settings.reuse)
+    repeat = reuse(update, rule)
     root = randomness.key(seed, randomness.Purpose.EXPLORE)  # type: ignore[arg-type]  # a traced number serves as well
 
     def step(numbers: Array, walk: Walk) -> Walk:
@@ -152,7 +152,7 @@ def _run(task: Tables, seed: Array, settings: Settings) -> tuple[Array, ...]:
         greedy = jnp.argmax(walk.q[walk.state]).astype(jnp.int32)  # the first of equals
         here = walk.state, jnp.where(explore < settings.epsilon, (where * walk.q.shape[1]).astype(jnp.int32), greedy)
         visits = walk.visits.at[here].add(1)
-        rate = settings.rate.at(walk.step, visits[here], times.at(walk.step + 1))
+        rate = settings.rate.at(walk.step, visits[here], jnp.asarray(rule.times((), walk.step + 1)))
         over, reward = task.terminal[here], task.reward[here]
         seen = Transition(*here, reward, jnp.where(over, 0, settings.gamma), task.next_state[here])
         q, _ = repeat(walk.q, (seen, rate), root, walk.step + 1)

@@ -10,11 +10,12 @@ from smrl.envs.bullet.locomotion import LocomotionEnv, Robot
 from smrl.envs.bullet.world import TIME_STEP
 
 ANT = Robot(model="ant", power=2.5, coefficients=(100,) * 8, view=View(height=0.4, distance=4.0, yaw=30, pitch=-25))
-OBS_SIZE = 111  # the last 84 are zeros, in place of the contact forces of the MuJoCo task
-HEIGHT, JOINTS = 0, slice(5, 13)  # where they are observed
+OBS_LENGTH = 111  # the last 84 are zeros, in place of the contact forces of the MuJoCo task
+HEIGHT, JOINTS = 0, slice(5, 13)  # indices of the torso's height and of the joints in an observation
 GOAL = 1000.0  # metres along x
-LOWEST = 0.26  # height that is alive
-AT_LIMIT, LIMIT_COST = 0.99, 0.1  # a joint is at its limit from this share of the way on
+LOWEST = 0.26  # height of the torso below which the ant has fallen
+AT_LIMIT = 0.99  # share of the way from its centre to its limit at which a joint counts as at the limit
+LIMIT_COST = 0.1  # per joint at its limit
 
 
 class AntEnv(LocomotionEnv):
@@ -31,7 +32,7 @@ class AntEnv(LocomotionEnv):
     def __init__(
         self, repair_alive: bool = False, repair_progress: bool = False, render_mode: str | None = None
     ) -> None:
-        super().__init__(ANT, OBS_SIZE, render_mode)
+        super().__init__(ANT, OBS_LENGTH, render_mode)
         self.repair_alive = repair_alive
         self.repair_progress = repair_progress
         self._distance = self._raised = 0.0
@@ -58,7 +59,7 @@ class AntEnv(LocomotionEnv):
         return self._padded(values)
 
     def _observe(self) -> list[float]:
-        """All that is observed but the zeros; takes note of the distance to the goal."""
+        """The observation without the zeros at its end; also updates the distance to the goal."""
         positions, velocities = self.world.joint_states()
         place, orientation, velocity, spin = self.world.base_state()
         parts = [place, *self.world.link_positions()]
@@ -68,6 +69,6 @@ class AntEnv(LocomotionEnv):
         return [place[2], *orientation, *positions, *velocity, *spin, *velocities]
 
     def _padded(self, values: list[float]) -> np.ndarray:
-        obs = np.zeros(OBS_SIZE, np.float32)
+        obs = np.zeros(OBS_LENGTH, np.float32)
         obs[: len(values)] = values
         return obs

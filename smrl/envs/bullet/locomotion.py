@@ -33,10 +33,10 @@ class LocomotionEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 60}  # noqa: RUF012 - as in gymnasium.Env
 
-    def __init__(self, robot: Robot, obs_size: int, render_mode: str | None) -> None:
+    def __init__(self, robot: Robot, obs_length: int, render_mode: str | None) -> None:
         require(render_mode in (None, "rgb_array"), f"PyBullet tasks render as rgb_array, not as {render_mode!r}")
-        simulator()  # whether it is there, is told at once
-        self.observation_space = Box(-np.inf, np.inf, (obs_size,), np.float32)
+        simulator()  # raises here, and not in the first reset, if PyBullet is missing
+        self.observation_space = Box(-np.inf, np.inf, (obs_length,), np.float32)
         self.action_space = Box(-1.0, 1.0, (len(robot.coefficients),), np.float32)
         self.render_mode = render_mode
         self.ground = Surface()
@@ -82,13 +82,13 @@ class LocomotionEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def _act(self, action: np.ndarray) -> float:
         """Simulate a step; the action's sum of squares."""
-        # Of so few numbers Python's lists are faster than arrays, and the simulator is fast enough for it to matter.
+        # For so few numbers lists are faster than arrays; the simulator is fast enough for this to matter.
         given = np.asarray(action)
         if given.shape != self._shape:
             raise SmrlError(f"an action has the shape {self._shape}, not {given.shape}")
         values = given.tolist()
         square = sum(map(mul, values, values))
-        if not square <= 1:  # else none is above 1
+        if not square <= 1:  # only then can a value be outside [-1, 1], or NaN
             if not math.isfinite(square):
                 raise SmrlError(f"an action must be finite, not {given}")
             values = [max(-1.0, min(1.0, value)) for value in values]

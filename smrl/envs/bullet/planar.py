@@ -11,7 +11,7 @@ from smrl.envs.bullet.locomotion import LocomotionEnv, Robot
 from smrl.envs.bullet.world import TIME_STEP, Surface
 from smrl.errors import nearest, require
 
-MOST = 100.0  # an observation beyond this ends an episode, height and angle apart
+MOST = 100.0  # an episode ends when a value other than height and angle exceeds this
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class PlanarRobot(Robot):
     alive: float = 0.0  # reward of every step, the one that ends the episode too
     fastest: float = np.inf  # observed velocities are clipped to ± this
     posture: Posture | None = None
-    friction: Surface | None = None  # what its original wanted to give to the links and gave to the ground
+    friction: Surface | None = None  # meant for the links; the original gives it to the ground
 
 
 ROBOTS = {
@@ -114,5 +114,5 @@ class PlanarEnv(LocomotionEnv):
             return False
         height, angle, *others = values
         is_upright = posture.lowest < height < posture.highest and abs(angle) < posture.angle
-        # The hypotenuse is the fastest proof; no comparison holds for NaN.
+        # If the norm is below MOST, so is every value, and the norm is fastest. NaN fails both comparisons.
         return not (is_upright and (math.hypot(*others) < MOST or all(abs(value) < MOST for value in others)))

@@ -1,6 +1,4 @@
-"""The Gymnasium ids of the PyBullet tasks."""
-
-import gymnasium
+"""The Gymnasium ids of the PyBullet tasks; importing this module does not import Gymnasium."""
 
 STEPS = 1000  # of an episode
 PLANAR = {
@@ -13,7 +11,9 @@ IDS = (*PLANAR, ANT)
 
 
 def register() -> None:
-    """Make the ids known that are not known yet: Gymnasium warns of an id that is given twice."""
+    """Make Gymnasium know the ids that it does not know yet: it warns of an id that is registered twice."""
+    import gymnasium
+
     for id in IDS:
         if id in gymnasium.registry:
             continue
@@ -26,6 +26,3 @@ def register() -> None:
                 max_episode_steps=STEPS,
                 kwargs={"robot": PLANAR[id]},
             )
-
-
-register()

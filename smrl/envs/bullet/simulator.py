@@ -11,7 +11,7 @@ from typing import Any
 
 from gymnasium.error import DependencyNotInstalled
 
-_redirection = threading.Lock()  # two threads that exchange descriptors at a time would keep each other's
+_redirection = threading.Lock()  # two threads redirecting at once would restore each other's files
 
 
 @functools.cache
@@ -32,12 +32,12 @@ def data_path() -> str:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Lead both standard streams to nowhere, below Python: it is C that prints."""
+    """Discard what is written to stdout and stderr, by file descriptor because C code prints."""
     with _redirection, contextlib.ExitStack() as undo:
         null = os.open(os.devnull, os.O_WRONLY)
         undo.callback(os.close, null)
         for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
-            with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none: nothing to silence
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # a stream may be closed or missing
                 stream.flush()
                 kept = os.dup(descriptor)
                 undo.callback(os.close, kept)

@@ -1,0 +1,16 @@
+"""What algorithms accept, in one sentence each."""
+
+from smrl.errors import SmrlError
+from smrl.types import Continuous, Spec
+
+
+def continuous_control(spec: Spec, algorithm: str) -> int:
+    """See that observations are vectors and actions continuous; the number of action dimensions."""
+    if not isinstance(spec.action, Continuous):
+        raise SmrlError(f"{algorithm} needs continuous actions, but this environment has {spec.action}.")
+    if len(spec.obs.shape) != 1:
+        shape = "×".join(map(str, spec.obs.shape))
+        raise SmrlError(
+            f"{algorithm} needs a vector of observations, but this environment gives {spec.obs.dtype} images of {shape}."
+        )
+    return spec.action.size

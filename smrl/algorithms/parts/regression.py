@@ -1,0 +1,28 @@
+"""One gradient step of the critics towards their target."""
+
+from collections.abc import Callable
+
+import optax
+
+from smrl.nn import gradients
+from smrl.nn.gradients import Trained
+from smrl.nn.networks import Ensemble
+from smrl.types import Array, Key, Metrics, Params, Transition
+
+
+def regress(
+    critics: Ensemble,
+    trained: Trained,
+    optimiser: optax.GradientTransformation,
+    batch: Transition,
+    error: Callable[[Array], Array],
+    key: Key,
+) -> tuple[Trained, Metrics]:
+    """One step down ``error(q)``, q being the critics' values of the batch's actions; the key is for their dropout."""
+
+    def loss(params: Params) -> tuple[Array, Metrics]:
+        q = critics(params, batch.obs, batch.action, key=key)
+        value = error(q)
+        return value, {"critic_loss": value, "q": q.mean()}
+
+    return gradients.descend(trained, loss, optimiser)

@@ -1,0 +1,94 @@
+"""The algorithms by name: our own, those that packages provide, and those that a user registers.
+
+An algorithm is a function ``(config, spec) → Algorithm`` whose first parameter is annotated with its hyperparameters, a
+dataclass with a default for every field. Names are looked up without importing JAX.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, get_type_hints
+
+from smrl import plugins
+from smrl.errors import SmrlError, nearest
+from smrl.types import Algorithm, Spec
+
+GROUP = "smrl.algorithms"  # entry points of packages that provide algorithms
+Make = Callable[[Any, Spec], Algorithm[Any]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An algorithm as it is listed; its module is imported when it is first used."""
+
+    name: str
+    title: str
+    source: str | Make  # module:function, or the function itself
+
+    @cached_property
+    def make(self) -> Make:
+        """The function that makes the algorithm from its hyperparameters and a spec."""
+        found = plugins.load(self.source, "an algorithm") if isinstance(self.source, str) else self.source
+        if not callable(found):
+            raise SmrlError(f"the algorithm {self.name} must be a function (config, spec) → Algorithm, not {found!r}.")
+        return found
+
+    @cached_property
+    def config(self) -> type[Any]:
+        """The dataclass of its hyperparameters, read off the function's annotation."""
+        parameters = [name for name in inspect.signature(self.make).parameters]
+        kind = get_type_hints(self.make).get(parameters[0]) if parameters else None
+        if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+            raise SmrlError(
+                f"the first parameter of the algorithm {self.name} must be annotated with a dataclass, its "
+                "hyperparameters; see docs/extend.md."
+            )
+        for field in dataclasses.fields(kind):
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+                raise SmrlError(f"the hyperparameter {field.name} of {self.name} needs a default value.")
+        return kind
+
+
+_BUILT_IN = {
+    "ddpg": "deep deterministic policy gradient",
+    "td3": "twin delayed DDPG",
+    "sac": "soft actor-critic",
+    "darc": "double actors regularised critics",
+    "tqc": "truncated quantile critics",
+    "redq": "randomised ensembled double Q-learning",
+}
+_entries = {name: Entry(name, title, f"smrl.algorithms.{name}:{name}") for name, title in _BUILT_IN.items()}
+
+
+def names() -> list[str]:
+    """All names, ours first."""
+    return [*_entries, *(name for name in plugins.entry_points(GROUP) if name not in _entries)]
+
+
+def find(name: str) -> Entry:
+    """The entry of a name or of ``module:function``, or a sentence that names the nearest."""
+    if name not in _entries:
+        if ":" in name:
+            _entries[name] = Entry(name, f"from {name.partition(':')[0]}", name)
+        elif name in plugins.entry_points(GROUP):
+            _entries[name] = Entry(name, "from a package", plugins.entry_points(GROUP)[name].value)
+        else:
+            known = ", ".join(names())
+            raise SmrlError(
+                f"there is no algorithm '{name}' among {known}{nearest(name, names())}; "
+                "one of your own is written module:function."
+            )
+    return _entries[name]
+
+
+def register(name: str, make: Make, title: str = "") -> None:
+    """Make an algorithm known under a name in this process."""
+    if not name.isidentifier():
+        raise SmrlError(f"an algorithm's name must be a word such as cem, not {name!r}.")
+    if name in _BUILT_IN:
+        raise SmrlError(f"{name} is an algorithm of smrl; register yours under another name.")
+    entry = Entry(name, title or (inspect.getdoc(make) or "an algorithm of your own").partition("\n")[0], make)
+    entry.config  # noqa: B018  # a function that is no algorithm is refused here and not when it trains
+    _entries[name] = entry

@@ -1,0 +1,94 @@
+"""`smrl compare ALGORITHM… ENVIRONMENT`: train with several settings and seeds, side by side."""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from smrl.algorithms import registry
+from smrl.cli.flags import (
+    Flag,
+    about,
+    asks_for_help,
+    default_values,
+    names_before_flags,
+    preset_among,
+    read,
+    run_flags,
+    session_flags,
+)
+from smrl.cli.parsing import out
+from smrl.errors import require
+from smrl.report.figures import learning_curves
+from smrl.report.table import comparison_table
+from smrl.runs.directory import RunDirectory
+from smrl.runs.files import writing
+from smrl.studies.launch import run_all
+from smrl.studies.sweep import slug, sweep
+from smrl.training.session import Session
+from smrl.validation import Count
+
+ABOUT = "Train all combinations of several settings and seeds: a table and a picture."
+EXAMPLE = (
+    "",
+    "Every setting takes one or more values, layer sizes with commas:",
+    "  smrl compare sac td3 Hopper-v4 --reuse 1 10 --actor-hidden 64,64 256,256",
+)
+STUDY = [
+    Flag("seeds", (Count,), "Runs of each combination, with the seeds 0, 1, 2, …", "3"),
+    Flag("target", (float,), "A return: the table says how many environment steps each combination needs to reach it."),
+    Flag(
+        "preset", (str,), "Named settings that the flags are laid over; see smrl list --presets.", "paper", is_many=True
+    ),
+]
+
+
+def run(words: Sequence[str]) -> None:
+    """Parse, train all, show the table and where the picture is; exit code 2 if a run failed."""
+    algorithms, env, rest = _names(words)
+    is_help = asks_for_help(rest)
+    defaults = default_values(algorithms, env, preset_among(rest)) if is_help else {}
+    defaults |= {"reuse": "1 and the preset's"}
+    groups = {"study": STUDY, **run_flags(algorithms, defaults, is_many=True), **session_flags()}
+    groups["run settings"] = [
+        dataclasses.replace(flag, is_many=flag.name != "steps")  # more steps continue a run, they make no other one
+        for flag in groups["run settings"]
+        if flag.name != "seed"
+    ]
+    more = () if algorithms else ("", "smrl compare sac --help adds the hyperparameters of SAC.")
+    name = " ".join(["compare", *(algorithms or ["ALGORITHM…"]), env or "ENVIRONMENT"])
+    given = read(rest, name, about(ABOUT, "ALGORITHM…", *EXAMPLE, *more), groups)
+    values: dict[str, Any] = {
+        flag.name: flag.values(words) if flag.is_many else flag.value(words) for flag, words in given.items()
+    }
+    target = values.pop("target", None)
+    session_names = {item.name for item in dataclasses.fields(Session)}
+    session = Session(**{name: value for name, value in values.items() if name in session_names})
+    settings = sweep(algorithms, env, **{name: value for name, value in values.items() if name not in session_names})
+    _show(settings, session, target)
+
+
+def _show(settings: list[Any], session: Session, target: float | None) -> None:
+    outcome = run_all(settings, session)
+    if outcome.records:
+        out.print(comparison_table(outcome.records, target))
+        folder = RunDirectory.of(settings[0], session.runs).path.parents[1]
+        with writing(folder):
+            picture = learning_curves(outcome.records, folder / f"{slug(settings)}.png", target)
+        out.print(f"learning curves: {picture}")
+    for title, sentence in outcome.failures.items():
+        print(f"smrl: {title} failed: {sentence}", file=sys.stderr)
+    if outcome.failures:
+        sys.exit(2)
+
+
+def _names(words: Sequence[str]) -> tuple[list[str], str, list[str]]:
+    """Algorithms, environment and flags; where help is asked for, the environment may be missing."""
+    names, rest = names_before_flags(words)
+    known = registry.names()
+    if asks_for_help(rest) and (len(names) < 2 or names[-1] in known):
+        return names, "", rest
+    usage = "write smrl compare ALGORITHM… ENVIRONMENT, then the flags"
+    require(bool(names), f"{usage}, with one or more algorithms of {', '.join(known)}.")
+    require(len(names) > 1 and names[-1] not in known, f"{usage}: smrl compare {' '.join(names)} Hopper-v4.")
+    return names[:-1], names[-1], rest

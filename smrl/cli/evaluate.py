@@ -1,0 +1,36 @@
+"""`smrl evaluate RUN`: the return of a trained policy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from smrl.cli.parsing import out, parse
+from smrl.runs.run import load
+from smrl.training.evaluator import evaluate
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure the return of a run's greedy policy."""
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Folder of the run, such as runs/Hopper-v4/sac-reuse10/seed0."""
+    episodes: int = 10
+    """Episodes to play; the first are those of the run's evaluations."""
+    best: bool = False
+    """Take the policy of the run's best evaluation in place of the newest one."""
+
+
+def run(words: Sequence[str]) -> None:
+    """Parse, evaluate, print."""
+    command: Evaluate = parse(words, "evaluate", Evaluate)
+    trained = load(command.run)
+    played = evaluate(trained, command.episodes, best=command.best)
+    returns = played.returns
+    out.print(
+        f"{trained.settings.title}, {len(returns)} episodes: return {returns.mean():,.2f} ± {returns.std():,.2f} "
+        f"(from {returns.min():,.2f} to {returns.max():,.2f}), mean length {played.lengths.mean():,.1f}"
+    )

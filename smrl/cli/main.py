@@ -1,0 +1,77 @@
+"""`smrl COMMAND …`: finds the command, imports it, runs it. Importing nothing else keeps `smrl --help` fast."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from smrl.errors import SmrlError, nearest
+from smrl.training.interruption import Interrupted
+
+COMMANDS = {  # each is the module of its name in this package, with a function run(words)
+    "train": "train an algorithm, or continue its run",
+    "compare": "train with several settings and seeds: a table and a picture",
+    "evaluate": "measure the return of a trained policy",
+    "play": "watch a trained policy in a window or as a video",
+    "list": "show algorithms, presets and environments",
+    "check-env": "tell whether an environment is fit for training",
+    "tabular": "Q-learning and Q-SMR on CliffWalking and mazes",
+    "theory": "measure the paper's theorems on small problems",
+}
+
+HELP = f"""\
+usage: smrl COMMAND …
+
+Sample-efficient off-policy reinforcement learning by sample multiple reuse.
+
+commands:
+{"".join(f"  {name:<11}{text}{chr(10)}" for name, text in COMMANDS.items())}
+options:
+  -h, --help show this help
+  --version  show the version
+
+examples:
+  smrl train sac Hopper-v4 --reuse 10
+  smrl compare sac td3 Hopper-v4 --reuse 1 10 --seeds 3
+  smrl evaluate runs/Hopper-v4/sac-reuse10/seed0 --best
+
+smrl COMMAND --help explains a command, smrl train sac --help the flags of SAC.
+"""
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run a command; what a user can put right is one sentence and exit code 2."""
+    try:
+        _dispatch(list(sys.argv[1:] if words is None else words))
+        sys.stdout.flush()  # here, where a closed pipe is noticed without a stack trace
+    except SmrlError as error:
+        _leave(str(error), 2)
+    except Interrupted as stop:
+        _leave(str(stop), stop.exit_code)
+    except KeyboardInterrupt:
+        print("smrl: interrupted.", file=sys.stderr, flush=True)
+        if words is None:
+            os._exit(130)  # at once: Python would wait for XLA to end a compilation, which may take minutes
+        sys.exit(130)
+    except BrokenPipeError:  # as with `smrl list | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _dispatch(words: list[str]) -> None:
+    if not words or words[0] in ("-h", "--help"):
+        print(HELP, end="")
+    elif words[0] == "--version":
+        from importlib.metadata import version  # takes as long to import as all else here
+
+        print(f"smrl {version('smrl')}")
+    elif words[0] in COMMANDS:
+        importlib.import_module(f"smrl.cli.{words[0].replace('-', '_')}").run(words[1:])
+    else:
+        known = ", ".join(COMMANDS)
+        raise SmrlError(f"there is no command '{words[0]}' among {known}{nearest(words[0], COMMANDS)}")
+
+
+def _leave(sentence: str, code: int) -> None:
+    print(f"smrl: {sentence}", file=sys.stderr)
+    sys.exit(code)

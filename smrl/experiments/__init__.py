@@ -1,1 +1,0 @@
-"""What to run: presets, and many runs at once."""

@@ -1,0 +1,127 @@
+"""The replay memory: a ring of transitions on the host that handles γ, n-step returns and time-outs.
+
+Rows are numbered from the first of the run and never renumbered; row i is stored in slot i % capacity. N environments
+add their rows in turns, so row i belongs to environment i % N. An observation is stored once: the successor of row i is
+the observation of row i + N, except for the last row of an episode and for the newest N rows, whose successors are
+stored separately. Memory that was never written is never touched, so it costs nothing before it is used.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from smrl.types import Spec, Transition
+
+Rows = dict[str, np.ndarray[Any, Any]]
+
+
+class Replay:
+    """Uniform replay over all rows that are still there.
+
+    >>> from smrl.types import ArraySpec, Continuous
+    >>> replay = Replay(100, Spec(ArraySpec((1,)), Continuous(1)), gamma=0.9)
+    >>> replay.add(np.zeros(1), np.zeros(1), 1.0, np.ones(1), terminated=False, truncated=True)
+    >>> replay.sample(np.random.default_rng(0), rounds=1, batch_size=2).discount
+    array([[0.9, 0.9]], dtype=float32)
+    """
+
+    def __init__(self, capacity: int, spec: Spec, gamma: float, n_step: int = 1, envs: int = 1) -> None:
+        self.capacity, self.gamma, self.n_step, self.envs = capacity, gamma, n_step, envs
+        self.added = 0
+        self._rows: Rows = {
+            "obs": spec.obs.zeros(capacity),
+            "action": spec.action.array.zeros(capacity),
+            "reward": np.zeros(capacity, np.float32),
+            "terminated": np.zeros(capacity, np.bool_),
+            "last": np.zeros(capacity, np.bool_),  # of its episode, by termination or time-out
+        }
+        self._successors: dict[int, np.ndarray] = {}  # row → what was observed after it
+
+    @property
+    def oldest(self) -> int:
+        """The first row that is still there."""
+        return max(0, self.added - self.capacity)
+
+    @property
+    def settled(self) -> int:
+        """The first row that may still change: `cut` may make the newest row of an environment an episode's last."""
+        return max(self.oldest, self.added - self.envs)
+
+    def add(
+        self,
+        obs: np.ndarray,
+        action: np.ndarray,
+        reward: float,
+        next_obs: np.ndarray,
+        terminated: bool,
+        truncated: bool,
+    ) -> None:
+        """Append the next environment's transition; a time-out (truncated) ends the episode but still bootstraps."""
+        row, slot, rows = self.added, self.added % self.capacity, self._rows
+        self._successors.pop(row - self.capacity, None)
+        if row >= self.envs and not rows["last"][(row - self.envs) % self.capacity]:
+            self._successors.pop(row - self.envs, None)
+        rows["obs"][slot] = obs
+        rows["action"][slot] = action
+        rows["reward"][slot] = reward
+        rows["terminated"][slot] = terminated
+        rows["last"][slot] = terminated or truncated
+        self._successors[row] = np.array(next_obs, rows["obs"].dtype)
+        self.added = row + 1
+
+    def cut(self, env: int = 0) -> None:
+        """End an environment's running episode after its newest row, as a time-out would."""
+        newest = self.added - 1 - (self.added - 1 - env) % self.envs
+        if newest >= self.oldest:
+            self._rows["last"][newest % self.capacity] = True
+
+    def sample(self, generator: np.random.Generator, rounds: int, batch_size: int) -> Transition:
+        """Draw (rounds, batch) transitions, uniformly with replacement."""
+        first = generator.integers(self.oldest, self.added, size=rounds * batch_size)
+        slot, rows = first % self.capacity, self._rows
+        reward, end = rows["reward"].take(slot), first
+        for k in range(1, self.n_step):
+            goes_on = ~rows["last"][end % self.capacity] & (end + self.envs < self.added)
+            end = end + self.envs * goes_on
+            reward = reward + np.where(goes_on, self.gamma**k, 0.0) * rows["reward"][end % self.capacity]
+        end_slot = end % self.capacity
+        discount = self.gamma ** ((end - first) // self.envs + 1.0) * ~rows["terminated"].take(end_slot)
+
+        next_obs = rows["obs"].take((end + self.envs) % self.capacity, axis=0)
+        for index in np.flatnonzero(rows["last"].take(end_slot) | (end + self.envs >= self.added)):
+            next_obs[index] = self._successors[int(end[index])]
+
+        batch: tuple[Any, ...] = (  # JAX takes NumPy's arrays as they are
+            rows["obs"].take(slot, axis=0),
+            rows["action"].take(slot, axis=0),
+            reward.astype(np.float32),
+            discount.astype(np.float32),
+            next_obs,
+        )
+        return Transition(*(field.reshape(rounds, batch_size, *field.shape[1:]) for field in batch))
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """The rows from start to stop that are still there, as arrays for `restore`.
+
+        Below `settled` the answer for the same rows is always the same.
+        """
+        numbers = np.arange(max(start, self.oldest), stop)
+        rows = {name: values[numbers % self.capacity] for name, values in self._rows.items()}
+        apart = numbers[rows["last"] | (numbers + self.envs >= self.added)]
+        return rows | {
+            "start": np.array(max(start, self.oldest)),
+            "successor_rows": apart,
+            "successors": np.array([self._successors[row] for row in apart.tolist()], rows["obs"].dtype),
+        }
+
+    def restore(self, saved: Rows) -> None:
+        """Append what `rows` gave; the memory can be sampled once all rows up to the newest are back."""
+        numbers = np.arange(len(saved["reward"])) + saved["start"]
+        # Only checkpoints of format 1 have it: the episodes of the rows before these may have been cut meanwhile.
+        cut = saved.get("last_before", np.zeros(0, np.bool_))
+        self._rows["last"][(saved["start"] - len(cut) + np.arange(len(cut))) % self.capacity] = cut
+        for name, values in self._rows.items():
+            values[numbers % self.capacity] = saved[name]
+        self.added = int(saved["start"]) + len(numbers)
+        successors = self._successors | dict(zip(saved["successor_rows"].tolist(), saved["successors"], strict=True))
+        self._successors = {row: obs for row, obs in successors.items() if row >= self.oldest}

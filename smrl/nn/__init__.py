@@ -1,0 +1,1 @@
+"""Networks, losses, targets and gradient steps, each rule next to its equation."""

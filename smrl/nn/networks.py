@@ -1,0 +1,194 @@
+"""Networks: MLP with PyTorch's initialisation, ensembles, and the tanh-Gaussian head."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from smrl.types import Array, Key, Params
+
+Initialiser = Callable[..., Array]  # key, shape → values
+Start = Callable[[int, bool], tuple[Initialiser, Initialiser]]  # fan in, is it the last layer → of kernel, of bias
+
+
+def uniform(bound: float) -> Initialiser:
+    """Uniform in ±bound."""
+    return lambda key, shape, dtype=jnp.float32: jax.random.uniform(key, shape, dtype, -bound, bound)
+
+
+def torch_default(fan_in: int, last: bool) -> tuple[Initialiser, Initialiser]:
+    """PyTorch's default: weights and biases uniform in ±1/√fan_in."""
+    return uniform(fan_in**-0.5), uniform(fan_in**-0.5)
+
+
+def small_last(fan_in: int, last: bool) -> tuple[Initialiser, Initialiser]:
+    """The critics of the authors' REDQ: hidden biases of 0.1, and a last layer near zero."""
+    return (uniform(3e-3), uniform(3e-3)) if last else (uniform(fan_in**-0.5), nn.initializers.constant(0.1))
+
+
+def xavier(heads: int = 1) -> Start:
+    """Xavier's uniform with zero biases; a last layer of several heads starts as if each were a layer of its own."""
+
+    def start(fan_in: int, last: bool) -> tuple[Initialiser, Initialiser]:
+        def kernel(key: Key, shape: tuple[int, int], dtype: Any = jnp.float32) -> Array:
+            fan_out = shape[1] / heads if last else shape[1]
+            return uniform((6 / (fan_in + fan_out)) ** 0.5)(key, shape, dtype)
+
+        return kernel, nn.initializers.zeros
+
+    return start
+
+
+class MLP(nn.Module):
+    """Linear layers with ReLU between them; the last one is linear.
+
+    A hidden layer is linear → dropout → LayerNorm → ReLU, the middle two where asked for (DroQ). Units are dropped
+    only in calls that bring a random key for it.
+    """
+
+    sizes: Sequence[int]
+    start: Start = torch_default
+    layer_norm: bool = False
+    dropout: float = 0.0
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        for index, size in enumerate(self.sizes):
+            last = index + 1 == len(self.sizes)
+            kernel_init, bias_init = self.start(x.shape[-1], last)
+            x = nn.Dense(size, kernel_init=kernel_init, bias_init=bias_init)(x)
+            if not last:
+                if self.dropout:
+                    x = nn.Dropout(self.dropout, deterministic=not self.has_rng("dropout"))(x)
+                if self.layer_norm:
+                    x = nn.LayerNorm(epsilon=1e-5)(x)  # PyTorch's
+                x = nn.relu(x)
+        return x
+
+
+class Critic(nn.Module):
+    """Q(s, a), or with atoms the quantiles of the return's distribution."""
+
+    hidden: Sequence[int]
+    atoms: int | None = None
+    start: Start = torch_default
+    layer_norm: bool = False
+    dropout: float = 0.0
+
+    @nn.compact
+    def __call__(self, obs: Array, action: Array) -> Array:  # (batch,), or (batch, atoms)
+        body = MLP((*self.hidden, self.atoms or 1), self.start, self.layer_norm, self.dropout)
+        q = body(jnp.concatenate([obs, action], -1))
+        return q if self.atoms else q.squeeze(-1)
+
+
+class DeterministicActor(nn.Module):
+    """π(s) = tanh(f(s))."""
+
+    hidden: Sequence[int]
+    action_size: int
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        return jnp.tanh(MLP((*self.hidden, self.action_size))(obs))
+
+
+class GaussianActor(nn.Module):
+    """Mean and log standard deviation of u, where a = tanh(u); the latter hard-clamped to [-20, 2]."""
+
+    hidden: Sequence[int]
+    action_size: int
+    start: Start = torch_default
+
+    @nn.compact
+    def __call__(self, obs: Array) -> tuple[Array, Array]:
+        mean, log_std = jnp.split(MLP((*self.hidden, 2 * self.action_size), self.start)(obs), 2, axis=-1)
+        return mean, jnp.clip(log_std, -20.0, 2.0)
+
+
+def sample_tanh_gaussian(mean: Array, log_std: Array, key: Key, floor: float = 0.0) -> tuple[Array, Array]:
+    """Draw a = tanh(u), u ~ N(mean, std²), and log π(a), reparameterised.
+
+    log π(a) = Σ log N(u) − 2 (log 2 − u − softplus(−2u)), the stable form of log(1 − tanh²u); with a floor it is
+    log(1 − tanh²u + floor).
+    """
+    noise = jax.random.normal(key, mean.shape)
+    u = mean + jnp.exp(log_std) * noise
+    log_gaussian = -0.5 * noise**2 - log_std - 0.5 * jnp.log(2 * jnp.pi)
+    action = jnp.tanh(u)
+    log_slope = jnp.log(1 - action**2 + floor) if floor else 2 * (jnp.log(2.0) - u - jax.nn.softplus(-2 * u))
+    return action, (log_gaussian - log_slope).sum(-1)
+
+
+class MemberAxis:
+    """Stands in the path of a stacked leaf where that of a single member has the member's number."""
+
+    def __str__(self) -> str:
+        return "[*]"
+
+
+MEMBERS = MemberAxis()
+
+
+@jax.tree_util.register_pytree_with_keys_class
+@dataclass(frozen=True)
+class Stacked:
+    """Parameters of the members of an ensemble as one tree; the leading axis of every leaf is the member.
+
+    Checkpoints recognise it, and write the members one by one as if they were a tuple.
+    """
+
+    params: Params
+
+    def tree_flatten_with_keys(self) -> tuple[tuple[tuple[MemberAxis, Params]], None]:
+        return ((MEMBERS, self.params),), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: tuple[Params]) -> "Stacked":
+        return cls(*children)
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Several networks of one architecture; called, they answer with a leading axis of members.
+
+    On a CPU the members' parameters are a tuple, for XLA runs independent multiplications side by side but a batched
+    one on a single thread; on a GPU they are stacked. Both compute the same.
+    """
+
+    member: nn.Module
+    size: int
+    stacked: bool
+
+    def init(self, key: Key, *inputs: Array) -> Params:
+        keys = jax.random.split(key, self.size)
+        if self.stacked:
+            return Stacked(jax.vmap(lambda key: self.member.init(key, *inputs))(keys))
+        return tuple(self.member.init(key, *inputs) for key in keys)
+
+    def __call__(self, params: Params, *inputs: Array, key: Key | None = None) -> Array:  # (members, batch, …)
+        """What the members answer; with a key their dropout is active, each with a mask of its own."""
+
+        def answer(params: Params, key: Key | None) -> Any:
+            return self.member.apply(params, *inputs, rngs=None if key is None else {"dropout": key})
+
+        keys = None if key is None else jax.random.split(key, self.size)
+        if self.stacked:
+            return jax.vmap(answer)(params.params, keys)
+        members = range(self.size)
+        return jnp.stack([answer(params[index], None if keys is None else keys[index]) for index in members])
+
+    def subset(self, params: Params, indices: Array) -> Params:
+        """The members at these places, as an ensemble of their number has them."""
+        if self.stacked:
+            return jax.tree.map(lambda leaf: leaf[indices], params)
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
+        return tuple(jax.tree.map(lambda leaf, index=index: leaf[index], stacked) for index in indices)
+
+
+def ensemble(member: nn.Module, size: int) -> Ensemble:
+    """An ensemble in the layout that suits this machine."""
+    return Ensemble(member, size, stacked=jax.default_backend() != "cpu")

@@ -1,0 +1,77 @@
+"""Code that is found by its name: ``module:name`` of a user, and entry points of installed packages. Imports no JAX."""
+
+import functools
+import importlib
+import operator
+import sys
+import textwrap
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from smrl.errors import SmrlError, nearest
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+ADVICE = "correct its name, or run where Python finds it (PYTHONPATH)"
+
+
+def load(reference: str, what: str) -> Any:
+    """The object that ``module:name`` names; ``what`` says in messages what is wanted, such as "an algorithm".
+
+    >>> load("math:pi", "a number")
+    3.141592653589793
+    """
+    name, _, attribute = reference.partition(":")
+    if not (name and attribute):
+        raise SmrlError(f"{reference!r} does not name {what}: write module:name, as in my_module:my_name")
+    module = import_module(name)
+    found = find(module, attribute)
+    if found is None:
+        raise SmrlError(f"{reference!r} does not name {what}: {absent(module, attribute)}")
+    return found
+
+
+def find(module: ModuleType, attribute: str) -> Any:
+    """What a module has under a name, which may have dots as in ``Class.function``; None where there is nothing."""
+    try:
+        return operator.attrgetter(attribute)(module)
+    except AttributeError:
+        return None
+    except Exception as error:  # a module may compute its attributes when they are asked for
+        raise SmrlError(f"{module.__name__}:{attribute} cannot be loaded, it raised {in_words(error)}") from error
+
+
+def import_module(name: str, advice: str = ADVICE) -> ModuleType:
+    """Import a module, also one of the working directory."""
+    if "" not in sys.path:
+        sys.path.append("")  # the working directory, which a console script such as smrl does not have there
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:  # a script without a __main__ guard may exit
+        raise SmrlError(f"the module {name!r} cannot be imported ({in_words(error)}): {advice}") from error
+
+
+def absent(module: ModuleType, attribute: str) -> str:
+    """A sentence that says that a module lacks an attribute."""
+    if module.__name__ == "__main__":
+        return f"{attribute} is not in the running program: move it into a module of its own, and name it by that"
+    known = [name for name in dir(module) if not name.startswith("_")]
+    return f"the module {module.__name__!r} has no {attribute!r}{nearest(attribute, known)}"
+
+
+@functools.cache
+def entry_points(group: str) -> "dict[str, EntryPoint]":
+    """What installed packages offer under a group, by name."""
+    from importlib import metadata  # takes longer to import than all else here
+
+    return {entry.name: entry for entry in metadata.entry_points(group=group)}
+
+
+def in_words(error: BaseException) -> str:
+    """The type and text of an exception on one line.
+
+    >>> in_words(ValueError("no such", "thing"))
+    "ValueError: ('no such', 'thing')"
+    """
+    return textwrap.shorten(f"{type(error).__name__}: {error}".removesuffix(": "), 400, placeholder=" …")

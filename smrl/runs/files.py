@@ -1,0 +1,68 @@
+"""Writing files so that a kill at any moment leaves the old or the new, never half of it."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from smrl.errors import SmrlError
+
+CONTINUES = (
+    "or choose another place with --runs, then start the same command again: it continues from the last checkpoint"
+)
+
+
+@contextmanager
+def writing(what: Path, advice: str = CONTINUES) -> Iterator[None]:
+    """Turn a full or unwritable disk into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SmrlError(f"cannot write {what}: {reason}; make room {advice}.") from error
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    folder = path.is_dir()
+    if folder and not hasattr(os, "O_DIRECTORY"):
+        return  # Windows cannot open a folder
+    descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)  # Windows flushes only what may be written
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file as a whole."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_bytes(content)
+    sync(new)
+    os.replace(new, path)
+    sync(path.parent)
+
+
+def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
+    """Write arrays as an .npz file, atomically and without pickle; answer its checksum."""
+    new = path.with_name(f".{path.name}.new")
+    with new.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+    sync(new)
+    os.replace(new, path)
+    return checksum(path)
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read what `save_arrays` wrote."""
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

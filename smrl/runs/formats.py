@@ -1,0 +1,89 @@
+"""Reading config.json, whichever version of smrl wrote it. Needs no JAX.
+
+Format 2: settings, spec, env_source, threads, backend, cpu, versions, machine, git_commit.
+Format 1: experiment in place of settings, sizes in place of a spec, and no number that says so.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from smrl.errors import SmrlError, require
+
+FORMAT = 2
+CONFIG = "config.json"
+
+_OPTIONAL = ("env_source", "backend", "cpu", "machine", "git_commit")  # None where the run does not say
+_SETTINGS = {"algorithm": str, "env": str, "reuse": str, "seed": int, "steps": int, "hyper": dict}
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The config.json of a run's folder, upgraded to the present format; the file stays as it is."""
+    file = path / CONFIG
+    config = _load(file)
+    number = config.get("format", 1)
+    require(not isinstance(number, int) or number <= FORMAT, f"{file} was written by a newer smrl; update smrl.")
+    try:
+        if number == 1:
+            config = _from_format_1(config)
+        elif number != FORMAT:
+            raise ValueError(f"its format is {number!r}")
+        _check(config)
+    except KeyError as error:
+        raise damaged(file, f"it lacks {error}") from None
+    except (TypeError, ValueError) as error:
+        raise damaged(file, str(error)) from None
+    return dict.fromkeys(_OPTIONAL) | config
+
+
+def damaged(file: Path, reason: str) -> SmrlError:
+    """The error for a file of a run that cannot be used; what was trained is never thrown away."""
+    return SmrlError(
+        f"{file} is damaged: {reason}; restore the file, or move {file.parent} out of the runs folder to train anew."
+    )
+
+
+def read_text(file: Path) -> str:
+    """The text of a file of a run."""
+    folder = file.parent
+    try:
+        return file.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        what = f"is not a run: it has no {file.name}" if folder.exists() else "does not exist"
+        raise SmrlError(f"{folder} {what}; give the folder of a run.") from None
+    except OSError as error:
+        raise SmrlError(f"{file} cannot be read ({error.strerror}); check its permissions.") from None
+    except UnicodeDecodeError:
+        raise damaged(file, "it is not text") from None
+
+
+def _load(file: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(read_text(file))
+    except (ValueError, RecursionError):
+        raise damaged(file, "it is not JSON") from None
+    if not isinstance(config, dict):
+        raise damaged(file, "it holds no settings")
+    return config
+
+
+def _from_format_1(config: dict[str, Any]) -> dict[str, Any]:
+    settings = dict(config["experiment"])
+    hyper = settings.pop("hyper")
+    low, high = config["action_bounds"]
+    size = config["spec"]["action_size"]
+    action = {"size": size, "low": low, "high": high, "shape": [size], "dtype": "float32"}
+    obs = {"shape": [config["spec"]["obs_size"]], "dtype": "float32"}
+    rest = {name: value for name, value in config.items() if name not in ("experiment", "variant", "action_bounds")}
+    return rest | {"format": FORMAT, "settings": settings | {"hyper": hyper}, "spec": {"obs": obs, "action": action}}
+
+
+def _check(config: dict[str, Any]) -> None:
+    """Raise a KeyError or ValueError for what is missing or cannot be meant."""
+    for name, kind in {"settings": dict, "spec": dict, "threads": int, "versions": dict}.items():
+        if not isinstance(config[name], kind):
+            raise ValueError(f"its {name} cannot be {config[name]!r}")
+    config["spec"]["obs"], config["spec"]["action"]
+    for name, kind in _SETTINGS.items():
+        if not isinstance(config["settings"][name], kind):
+            raise ValueError(f"its {name} cannot be {config['settings'][name]!r}")

@@ -1,0 +1,96 @@
+"""A run that was trained: its settings, its evaluations, its policies."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from smrl.algorithms import registry
+from smrl.algorithms.acting import Reader
+from smrl.envs.environment import Environment
+from smrl.envs.make import Raw, make
+from smrl.errors import SmrlError, require
+from smrl.randomness import Purpose, key
+from smrl.runs import checkpoint, runtime
+from smrl.runs.arrays import from_arrays
+from smrl.runs.directory import RunDirectory
+from smrl.runs.policy import Policy
+from smrl.runs.records import Record, read_run
+from smrl.runs.settings import Settings
+from smrl.types import Spec
+
+NAMED = "named"  # source of an environment that a user's function makes under a name of the user's
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory, opened."""
+
+    path: Path
+
+    @cached_property
+    def settings(self) -> Settings[Any]:
+        """The settings that the run was trained with."""
+        return RunDirectory(self.path).read_settings()
+
+    @property
+    def threads(self) -> int:
+        """Threads of XLA when the run was trained."""
+        return int(RunDirectory(self.path).read_config()["threads"])
+
+    @property
+    def record(self) -> Record:
+        """Steps and mean returns of the evaluations so far."""
+        return read_run(self.path)
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The greedy policy of the newest checkpoint."""
+        return self._load_policy(best=False)
+
+    @cached_property
+    def best_policy(self) -> Policy:
+        """The greedy policy of the best evaluation so far."""
+        return self._load_policy(best=True)
+
+    def make_env(self, env: Callable[..., Raw] | None = None, render_mode: str | None = None) -> Environment:
+        """The environment that the run was trained in; ``env`` is the function that made it, if one did."""
+        source, name = RunDirectory(self.path).read_config()["env_source"], self.settings.env
+        require(
+            env is not None or (source != NAMED and not name.startswith("__main__:")),
+            f"{self.path} was trained in an environment that a function makes ({name}): open it in Python, with "
+            f"smrl.evaluate(smrl.load({str(self.path)!r}), env=that_function) or smrl.play(…, env=that_function).",
+        )
+        return make(env or name, render_mode, self.settings.action_repeat)
+
+    def _load_policy(self, best: bool) -> Policy:
+        runtime.start()
+        directory = RunDirectory(self.path)
+        spec = Spec.from_json(directory.read_config()["spec"])
+        algorithm = registry.find(self.settings.algorithm).make(self.settings.hyper, spec)
+        saved = checkpoint.load(directory.checkpoint, lambda sentence: None)
+        if saved is None:
+            raise SmrlError(f"{self.path} has no checkpoint yet; train it first.")
+        arrays = saved.arrays
+        if best:
+            chosen = {name.replace("best", "state", 1): array for name, array in arrays.items() if "['best']" in name}
+            require(bool(chosen), f"{self.path} has kept no best policy; evaluate the newest one, or train it further.")
+            arrays = arrays | chosen  # the parameters that the policy reads; nothing else matters to it
+        template = {"state": jax.eval_shape(algorithm.init, key(self.settings.seed, Purpose.INITIALISE))}
+        state = from_arrays(template, arrays)["state"]
+        act = Reader(algorithm.exploit, state, spec.example().obs).bind(state)
+        return Policy(spec, lambda obs: np.asarray(act(obs)))
+
+
+def load(path: str | Path) -> Run:
+    """Open a run directory.
+
+    >>> policy = load("runs/Hopper-v4/sac-reuse10/seed0").policy                  # doctest: +SKIP
+    """
+    run = Run(Path(path))
+    run.settings  # noqa: B018  # a folder that is no run is refused here and not at first use
+    return run

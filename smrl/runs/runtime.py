@@ -1,0 +1,69 @@
+"""How JAX runs here: its threads, its dispatch and the processor. Threads and dispatch must be set before it starts."""
+
+import os
+import platform
+import re
+from pathlib import Path
+
+import jax
+
+from smrl.errors import SmrlError
+
+THREADS = "PJRT_NPROC"
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads() -> int:
+    """The number of threads that XLA has, or would have if it started now."""
+    return int(os.environ.get(THREADS) or cores())
+
+
+def start(wanted: int | None = None) -> None:
+    """Make XLA compute with so many threads, in the caller's thread.
+
+    The last bits of a result depend on the number of threads. Computing in another thread than the caller's, JAX's
+    default on CPUs, takes longer to hand over a batch of ten observations than to choose their actions.
+    """
+    wanted = wanted or threads()
+    if _has_started():
+        if wanted != threads():
+            raise SmrlError(
+                f"this needs {wanted} thread(s), but JAX runs with {threads()} in this process already; "
+                f"start a new process with {THREADS}={wanted} in its environment."
+            )
+        return
+    os.environ[THREADS] = str(wanted)
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
+def backend() -> str:
+    """What JAX computes on: cpu, gpu or tpu. This starts JAX."""
+    return jax.default_backend()
+
+
+def processor() -> str:
+    """The type of the processor with the vector instructions that decide the last bits of a result."""
+    try:
+        facts = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or platform.machine()
+    model = re.search(r"^model name\s*:\s*(.+)$", facts, re.MULTILINE)
+    known = re.search(r"^flags\s*:\s*(.+)$", facts, re.MULTILINE)
+    flags = set(known[1].split()) if known else set()
+    widest = next((name for name in ("avx512f", "avx2", "avx") if name in flags), "")
+    return " ".join(filter(None, (model[1].strip() if model else platform.machine(), widest)))
+
+
+def _has_started() -> bool:
+    """Whether JAX has started: from then on it refuses to change the number of its CPU devices."""
+    before: int = getattr(jax.config, "jax_num_cpu_devices")  # noqa: B009  # unknown to type checkers
+    try:
+        jax.config.update("jax_num_cpu_devices", before + 2)
+    except RuntimeError:
+        return True
+    jax.config.update("jax_num_cpu_devices", before)
+    return False

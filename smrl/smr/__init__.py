@@ -1,0 +1,1 @@
+"""Sample multiple reuse: the loop, and the rules that say how often."""

@@ -1,0 +1,123 @@
+"""Sample multiple reuse: the loop of the paper, around anybody's update.
+
+    for round in range(rounds):        # a fresh batch per round
+        for m in range(M):             # the same batch, M times
+            state = update(state, batch)
+
+The inner loop is `repeat`, and stands nowhere else; `reuse` offers it around any update, and `learner` puts the rounds
+of an algorithm around it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from smrl.errors import SmrlError
+from smrl.smr.rules import Rule, Schedule, rule_of
+from smrl.types import Algorithm, Array, Key, Metrics, State, Tick, Transition
+
+S = TypeVar("S")
+Update = Callable[[S, Any, Key], Any]  # state, batch, key → state and report, or the state alone
+
+
+def repeat(update: Update[S], state: S, batch: Any, key: Key, times: Array) -> tuple[S, Any]:
+    """Update ``times`` times on the same batch, with the keys fold_in(key, 0), …; the reports come back averaged."""
+    answer = jax.eval_shape(update, state, batch, key)
+    structures: list[Any] = [jax.tree.structure(tree) for tree in (answer, state)]
+    is_state_alone = structures[0] == structures[1]
+
+    def once(m: Array, carry: tuple[S, Any]) -> tuple[S, Any]:
+        state, total = carry
+        answer = update(state, batch, jax.random.fold_in(key, m))
+        state, report = (answer, None) if is_state_alone else answer
+        return state, jax.tree.map(jnp.add, total, report)
+
+    report = None if is_state_alone else answer[1]
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), report)
+    state, total = jax.lax.fori_loop(0, times, once, (state, nothing))
+    return state, jax.tree.map(lambda leaf: leaf / times, total)
+
+
+def reuse(update: Update[S], times: int | str | Rule = 10) -> Callable[..., tuple[Any, Any]]:
+    """Make ``learn(state, batch, key, step=None)``, which updates ``times`` times on the same batch.
+
+    ``update(state, batch, key)`` is any pure function that returns the new state and a pytree of numbers to report, or
+    the new state alone. ``times`` is a number, a schedule (``"10:300000,1"``: ten until step 300,000, then one) or a
+    rule; all but a number need the step, counted from 1. With a rule that has a carry, the state is the pair
+    ``(state, rule.init())``. M is data and not code, so ``learn`` compiles once. The state is donated: use the one
+    that is returned.
+
+    >>> learn = reuse(lambda x, batch, key: (x + batch, {"x": x}), times=3)
+    >>> state, report = learn(jnp.float32(0), jnp.float32(2), jax.random.key(0))
+    >>> float(state), float(report["x"])
+    (6.0, 2.0)
+    """
+    rule = rule_of(times)
+    is_constant = isinstance(rule, Schedule) and not rule.until
+    has_carry = bool(jax.tree.leaves(rule.init()))
+
+    def learn(state: Any, batch: Any, key: Key, step: Array | int | None = None) -> tuple[Any, Any]:
+        if step is None and not is_constant:
+            raise SmrlError(f"the reuse rule {rule} depends on the step; call learn(state, batch, key, step).")
+        state, carry = state if has_carry else (state, rule.init())
+        times = jnp.asarray(rule.times(carry, jnp.asarray(1 if step is None else step)))
+        state, report = repeat(update, state, batch, key, times)
+        carry = rule.observe(carry, report)
+        return (state, carry) if has_carry else state, report
+
+    return jax.jit(learn, donate_argnums=0)
+
+
+class Learned(NamedTuple, Generic[State]):
+    """What learning changes: the algorithm's state, the rule's carry, and how much was learned."""
+
+    state: State
+    rule: Any
+    batches: Array  # drawn so far
+    updates: Array  # made so far
+
+
+def start(algorithm: Algorithm[State], rule: Rule, key: Key) -> Learned[State]:
+    """Before the first update."""
+    return Learned(algorithm.init(key), rule.init(), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+
+
+def reset(algorithm: Algorithm[State], learned: Learned[State], key: Key) -> Learned[State]:
+    """A periodic reset: a new agent, or what the algorithm keeps of the old one; the counts go on."""
+    new = algorithm.reset(learned.state, key) if algorithm.reset else algorithm.init(key)
+    return learned._replace(state=new)
+
+
+def learner(
+    algorithm: Algorithm[State], rule: Rule, fresh_batches: int = 1
+) -> Callable[[Learned[State], Transition, Array | int, Array | int, Key], tuple[Learned[State], Metrics]]:
+    """Make ``learn(learned, batches, step, env_step, key)``: all that an algorithm learns in one learning step.
+
+    Every field of ``batches`` has two leading axes, (rounds, batch), where rounds are those of the algorithm times
+    ``fresh_batches``, the update-to-data ratio. ``step`` counts learning steps and ``env_step`` environment steps, both
+    from 1. Compiled once; the state is donated.
+    """
+    rounds = algorithm.rounds * fresh_batches
+
+    def learn(
+        learned: Learned[State], batches: Transition, step: Array, env_step: Array, key: Key
+    ) -> tuple[Learned[State], Metrics]:
+        times = jnp.asarray(rule.times(learned.rule, env_step), jnp.int32)
+
+        def one_round(state: State, item: tuple[Array, Transition]) -> tuple[State, Metrics]:
+            index, batch = item
+            update_key, batch_key = jax.random.split(jax.random.fold_in(key, index))
+            tick = Tick(step, index, rounds, batch_key)
+            return repeat(
+                lambda *args: algorithm.update(args[0], args[1], tick, args[2]), state, batch, update_key, times
+            )
+
+        state, reports = jax.lax.scan(one_round, learned.state, (jnp.arange(rounds), batches))
+        state = algorithm.settle(state, Tick(step, jnp.asarray(rounds), rounds, key))
+        report = jax.tree.map(lambda leaf: jnp.nanmean(leaf, axis=0), reports)
+        carry = rule.observe(learned.rule, report)
+        return Learned(state, carry, learned.batches + rounds, learned.updates + rounds * times), report
+
+    return jax.jit(learn, donate_argnums=0)

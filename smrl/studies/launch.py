@@ -1,0 +1,151 @@
+"""Many runs at once: a process each, as many as the machine has cores."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from smrl.algorithms import registry
+from smrl.envs.make import make
+from smrl.errors import SmrlError, require
+from smrl.runs import runtime
+from smrl.runs.directory import RunDirectory
+from smrl.runs.files import writing
+from smrl.runs.records import Record, read_run
+from smrl.runs.settings import Settings
+from smrl.studies.sweep import titles
+from smrl.training.interruption import Interrupted, Interruption
+from smrl.training.progress import Board, Meter
+from smrl.training.session import Session
+
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of several runs."""
+
+    records: list[Record]
+    failures: dict[str, str]  # title of the run → what went wrong, in one sentence
+
+
+class Worker:
+    """One run in a process of its own; news come over a socket, and what it prints goes to output.log."""
+
+    def __init__(self, settings: Settings[Any], session: Session, width: int, meter: Meter) -> None:
+        self.folder, self.meter = RunDirectory.of(settings, session.runs).path, meter
+        self.log = self.folder / "output.log"
+        self._failure: str | None = None
+        self._unread = b""
+        task = {
+            "settings": settings.to_json(),
+            "session": dataclasses.asdict(session) | {"runs": str(session.runs)},
+        }
+        self._connection, theirs = socket.socketpair()
+        self._connection.setblocking(False)
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            log = self.log.open("ab")
+        with theirs, log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "smrl.studies.worker", json.dumps(task), str(theirs.fileno())],
+                env=os.environ | {runtime.THREADS: str(width)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C reaches the launcher only, which asks the runs to save themselves
+            )
+
+    def is_over(self) -> bool:
+        """Pass on the news; whether the process has ended."""
+        is_over = self.process.poll() is not None  # first, so that the last news are not missed
+        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+            while chunk := self._connection.recv(65536):
+                *lines, self._unread = (self._unread + chunk).split(b"\n")
+                for line in lines:
+                    name, *news = json.loads(line)
+                    if name == "fail":
+                        self._failure = news[0]
+                    else:
+                        getattr(self.meter, name)(*news)
+        if is_over:
+            self._connection.close()
+        return is_over
+
+    def result(self) -> Record:
+        """The record of the run, or a sentence that says why it failed."""
+        code = self.process.returncode
+        if code == 0:
+            return read_run(self.folder)
+        if self._failure is None:
+            reason = f"the process was ended by {signal.Signals(-code).name}" if code < 0 else _last_line(self.log)
+            self._failure = f"{reason}; all that it printed is in {self.log}."
+        raise SmrlError(self._failure)
+
+    def kill(self) -> None:
+        """End the process and those that it started, at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._connection.close()
+
+
+def run_all(several: Sequence[Settings[Any]], session: Session) -> Outcome:
+    """Train several runs in one environment, or continue them; what cannot run is refused before any of them starts."""
+    require(len(several) > 0, "there is nothing to run.")
+    _refuse_unfit(several)
+    cores = runtime.cores()
+    width = session.threads or max(1, cores // len(several))  # one thread each, unless cores would lie idle
+    waiting = list(zip(titles(several), several, strict=True))
+    running: dict[str, Worker] = {}
+    records: dict[str, Record] = {}
+    failures: dict[str, str] = {}
+    is_stopping = False
+    try:
+        with Board(session.quiet) as board, Interruption(board.say) as interruption:
+            while running or (waiting and not interruption.is_noted()):
+                while waiting and len(running) < max(1, cores // width) and not interruption.is_noted():
+                    title, settings = waiting.pop(0)
+                    running[title] = Worker(settings, session, width, board.meter(title, settings.steps))
+                if interruption.is_noted() and not is_stopping:
+                    is_stopping = True
+                    for worker in running.values():
+                        worker.process.terminate()
+                time.sleep(POLL_SECONDS)
+                for title in [title for title, worker in running.items() if worker.is_over()]:
+                    try:
+                        records[title] = running.pop(title).result()
+                    except SmrlError as error:
+                        failures[title] = str(error)
+    finally:
+        for worker in running.values():
+            worker.kill()
+    if interruption.signal is not None:
+        raise Interrupted(interruption.signal, "stopped; every run is saved, and the same command continues them.")
+    return Outcome(list(records.values()), failures)
+
+
+def _refuse_unfit(several: Sequence[Settings[Any]]) -> None:
+    """Make every environment and algorithm once, here, and not in as many processes."""
+    specs = {}
+    for settings in several:
+        task = (settings.env, settings.action_repeat)
+        if task not in specs:
+            with contextlib.closing(make(settings.env, action_repeat=settings.action_repeat)) as env:
+                specs[task] = env.spec
+        registry.find(settings.algorithm).make(settings.hyper, specs[task])
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else "the process ended without a word"

@@ -1,0 +1,137 @@
+"""Presets: named settings by algorithm and task, laid over the algorithm's defaults, which are the paper's table."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from smrl import plugins
+from smrl.errors import SmrlError, nearest
+
+if TYPE_CHECKING:
+    from smrl.runs.settings import Settings
+
+GROUP = "smrl.presets"  # entry points of packages that provide presets
+
+
+@dataclass(frozen=True)
+class Row:
+    """Settings of an algorithm, or of all (*), on the tasks whose ids match a pattern; a later row wins."""
+
+    algorithm: str
+    settings: dict[str, Any]
+    tasks: str = "*"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Rows of settings, laid over those of the preset ``paper``."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+# The paper's four robots, as Gym MuJoCo and PyBullet name them.
+ROBOTS = {
+    "Hopper": ("Hopper-v*", "Hopper*Env-v0"),
+    "HalfCheetah": ("HalfCheetah-v*", "HalfCheetah*Env-v0"),
+    "Walker2d": ("Walker2d-v*", "Walker2D*Env-v0"),
+    "Ant": ("Ant-v*", "Ant*Env-v0"),
+}
+
+
+def _by_robot(algorithm: str, setting: str, values: dict[str, float]) -> Iterator[Row]:
+    return (Row(algorithm, {setting: value}, tasks) for robot, value in values.items() for tasks in ROBOTS[robot])
+
+
+PRESETS: dict[str, Preset] = {
+    "paper": Preset(
+        "the paper's hyperparameter tables; always underneath",
+        (
+            Row("*", {"steps": 500_000, "action_repeat": 4}, "dm[c_]*/*"),
+            *(
+                Row("*", {"action_repeat": 2}, f"dm[c_]*/{domain}*")
+                for domain in ("walker", "humanoid", "dog", "finger")
+            ),
+            Row("*", {"steps": 500_000}, "*MuJoCoEnv-v0"),
+            *_by_robot("darc", "nu", {"Hopper": 0.15, "HalfCheetah": 0.1, "Walker2d": 0.1, "Ant": 0.25}),
+            Row("darc", {"nu": 0.15}, "Walker2D*Env-v0"),
+            Row("darc", {"nu": 0.2}, "Ant*Env-v0"),
+            Row("tqc", {"warmup": 256, "warmup_actions": "policy"}),
+            *_by_robot("tqc", "dropped", {"Hopper": 5, "HalfCheetah": 0, "Walker2d": 2, "Ant": 2}),
+            Row("redq", {"reuse": 5, "fresh_batches": 20}),
+            *_by_robot("redq", "target_entropy", {"Hopper": -1, "HalfCheetah": -3, "Walker2d": -3, "Ant": -4}),
+        ),
+    ),
+    "authors": Preset(
+        "as the authors' code where it differs from the paper",
+        (
+            Row("ddpg", {}),
+            Row("td3", {}),
+            Row("sac", {"exploration": "mean-plus-noise"}),
+            Row("darc", {"actor_hidden": (256, 256), "critic_hidden": (256, 256), "learning_rate": 3e-4}),
+            Row("redq", {}),
+        ),
+    ),
+    "original": Preset(
+        "as the algorithm's own authors ran it, without reuse",
+        (Row("redq", {"flavour": "original", "reuse": 1, "eval_episodes": 1}),),
+    ),
+    "lr": Preset(
+        "SAC-LR of the paper: learning rates ten times as large in place of reuse",
+        (Row("sac", {"learning_rate_factor": 10.0, "reuse": 1}),),
+    ),
+    "utd": Preset(
+        "SAC-UTD of the paper: ten fresh batches per step in place of reuse",
+        (Row("sac", {"fresh_batches": 10, "reuse": 1}),),
+    ),
+    "warm-up": Preset(
+        "reuse for the first 300,000 steps only",
+        tuple(Row(name, {"reuse": "10:300000,1"}) for name in ("ddpg", "td3", "sac", "darc", "tqc")),
+    ),
+    "droq": Preset(
+        "DroQ: REDQ with two critics that have LayerNorm and dropout, without reuse",
+        (
+            Row("redq", {"flavour": "original", "critics": 2, "layer_norm": True, "dropout": 0.01, "reuse": 1}),
+            Row("redq", {"dropout": 1e-4}, "Hopper-v*"),
+            Row("redq", {"dropout": 5e-3}, "Walker2d-v*"),
+        ),
+    ),
+}
+
+
+def names() -> list[str]:
+    """All names, ours first."""
+    return [*PRESETS, *(name for name in plugins.entry_points(GROUP) if name not in PRESETS)]
+
+
+def find(name: str) -> Preset:
+    """The preset of a name or of ``module:name``, or a sentence that names the nearest."""
+    if name not in PRESETS:
+        entry_point = plugins.entry_points(GROUP).get(name)
+        if entry_point is None and ":" not in name:
+            raise SmrlError(f"there is no preset '{name}' among {', '.join(names())}{nearest(name, names())}")
+        found = plugins.load(entry_point.value if entry_point else name, "a preset")
+        if not isinstance(found, Preset):
+            raise SmrlError(f"{name} is not a preset; make it with smrl.Preset(title, rows).")
+        PRESETS[name] = found
+    return PRESETS[name]
+
+
+def resolve(algorithm: str, env: str, preset: str = "paper", **values: Any) -> "Settings[Any]":
+    """The settings of a run: the algorithm's defaults, the paper's for the task, the preset's, then these values.
+
+    >>> resolve("redq", "Hopper-v4", tau=0.01).fresh_batches
+    20
+    """
+    from smrl.runs.settings import make_settings  # here, so that presets can be listed at once
+
+    chosen = find(preset)
+    algorithms = dict.fromkeys(row.algorithm for row in chosen.rows)
+    if preset != "paper" and not algorithms.keys() & {algorithm, "*"}:
+        raise SmrlError(f"the preset '{preset}' says nothing of {algorithm}; it is for {', '.join(algorithms)}.")
+    settings: dict[str, Any] = {}
+    for row in PRESETS["paper"].rows + chosen.rows:
+        if row.algorithm in ("*", algorithm) and fnmatchcase(env.rpartition(":")[2], row.tasks):
+            settings |= row.settings
+    return make_settings(algorithm, env, **settings | values)

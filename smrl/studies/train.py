@@ -1,0 +1,46 @@
+"""`smrl.train`: one run from Python."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+import gymnasium
+
+from smrl.envs.make import identify, make
+from smrl.runs.run import NAMED, Run
+from smrl.studies.presets import resolve
+from smrl.training.loop import Hooks, carry_out
+from smrl.training.progress import Board
+from smrl.training.session import Session
+
+
+def train(
+    algorithm: str,
+    env: str | Callable[[], gymnasium.Env[Any, Any]],
+    *,
+    preset: str = "paper",
+    env_name: str | None = None,
+    on_step: Callable[[Run, int], Any] | None = None,
+    on_evaluation: Callable[[Run, int, dict[str, float]], Any] | None = None,
+    **settings: Any,
+) -> Run:
+    """Train, or continue where an earlier call was interrupted; a finished run is left alone.
+
+    Every flag of ``smrl train`` is a keyword. ``env`` may be a function that makes an environment; a lambda or a partial
+    needs an ``env_name``, which is what its runs are found by. ``on_step(run, step)`` and ``on_evaluation(run, step,
+    values)`` are called on the way; one that returns True stops the run, which is saved.
+
+    >>> run = train("sac", "Hopper-v4", reuse=10, steps=300_000, seed=0)          # doctest: +SKIP
+    >>> run.policy(obs)                                                           # doctest: +SKIP
+    """
+    session_names = {field.name for field in fields(Session)}
+    session = Session(**{name: value for name, value in settings.items() if name in session_names})
+    name, source = identify(env, env_name)
+    rest = {name: value for name, value in settings.items() if name not in session_names}
+    chosen = resolve(algorithm, name, preset, **rest)
+    source = source if isinstance(env, str) else source or NAMED
+    with Board(session.quiet) as board:
+        meter = board.meter(chosen.title, chosen.steps)
+        make_env = partial(make, env, action_repeat=chosen.action_repeat)
+        return carry_out(chosen, session, make_env, meter, Hooks(on_step, on_evaluation), source)

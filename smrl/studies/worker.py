@@ -1,0 +1,55 @@
+"""One run of many, in a process of its own: `python -m smrl.studies.worker TASK DESCRIPTOR`.
+
+The task is JSON. The descriptor is the socket over which news go to the launcher; it is closed when the launcher ends,
+however it ends, and then the run saves itself and ends too.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from functools import partial
+
+from smrl.envs.make import make
+from smrl.errors import SmrlError
+from smrl.runs.settings import from_json
+from smrl.training.interruption import Interrupted
+from smrl.training.loop import carry_out
+from smrl.training.progress import SentMeter
+from smrl.training.session import Session
+
+SECONDS_TO_SAVE = 60.0
+
+
+def work(task: str, descriptor: int) -> int:
+    """Carry out a run; the exit code."""
+    connection = socket.socket(fileno=descriptor)
+    connection.set_inheritable(False)  # a process that the environment starts must not hold it open
+    threading.Thread(target=_end_with_launcher, args=(connection,), daemon=True).start()
+    meter = SentMeter(connection)
+    given = json.loads(task)
+    try:
+        settings = from_json(given["settings"])
+        make_env = partial(make, settings.env, action_repeat=settings.action_repeat)
+        carry_out(settings, Session(**given["session"]), make_env, meter)
+    except SmrlError as error:
+        meter.fail(str(error))
+        return 2
+    except Interrupted as stop:
+        meter.fail(str(stop))
+        return stop.exit_code
+    return 0
+
+
+def _end_with_launcher(connection: socket.socket) -> None:
+    connection.recv(1)  # nothing is ever sent this way: it returns when the launcher's end is closed
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(SECONDS_TO_SAVE)
+    os._exit(128 + signal.SIGTERM)  # the environment hangs; the last checkpoint is whole
+
+
+if __name__ == "__main__":
+    sys.exit(work(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,1 @@
+"""The paper's theorems as statements that are measured."""

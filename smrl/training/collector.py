@@ -1,0 +1,113 @@
+"""The collector: environments, the episodes that are being played in them, and how to continue those."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from smrl.envs.environment import Environment
+from smrl.errors import SmrlError
+from smrl.memory.replay import Replay
+from smrl.randomness import Purpose, environment_seed, generator
+from smrl.runs.settings import Settings
+
+Act = Callable[[np.ndarray, int], Any]  # observations of all environments, step → actions
+
+
+@dataclass
+class Episode:
+    """An episode so far, with all that is needed to play it again."""
+
+    number: int
+    seed: int
+    obs: np.ndarray
+    actions: list[np.ndarray]
+    total: float = 0.0  # sum of the rewards
+    over: bool = False
+
+
+class Collector:
+    """Plays training episodes in one or more environments and stores what happens."""
+
+    def __init__(self, settings: Settings[Any], envs: Sequence[Environment], replay: Replay) -> None:
+        self.settings, self.envs, self.replay = settings, envs, replay
+        self.spec = envs[0].spec
+        self.returns: list[float] = []  # of the episodes that ended since they were last taken
+        self.episodes: list[Episode] = []
+
+    def start(self) -> None:
+        """Begin an episode in every environment."""
+        self.episodes = [self._new_episode(env, number) for number, env in enumerate(self.envs)]
+
+    def collect(self, act: Act, step: int) -> None:
+        """One action in every environment; where an environment fails, nothing has changed since the step before."""
+        for index, env in enumerate(self.envs):
+            if self.episodes[index].over:
+                self.episodes[index] = self._new_episode(env, self._next_number())
+        actions = self._choose(act, step)
+        results = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]
+        for episode, action, result in zip(self.episodes, actions, results, strict=True):
+            next_obs, reward, terminated, truncated = result
+            self.replay.add(episode.obs, action, reward, next_obs, terminated, truncated)
+            episode.obs = next_obs
+            episode.actions.append(action)
+            episode.total += reward
+            episode.over = terminated or truncated
+            if episode.over:
+                self.returns.append(episode.total)
+
+    def take_returns(self) -> list[float]:
+        """The returns of the training episodes that ended since the last call."""
+        returns, self.returns = self.returns, []
+        return returns
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a checkpoint keeps of the running episodes as arrays."""
+        kept: dict[str, np.ndarray] = {}
+        for index, episode in enumerate(self.episodes):
+            kept[f"episode{index}.obs"] = episode.obs
+            kept[f"episode{index}.actions"] = np.array(episode.actions, self.spec.action.array.dtype)
+        return kept
+
+    def facts(self) -> list[dict[str, Any]]:
+        """What a checkpoint keeps of the running episodes as JSON."""
+        names = ("number", "seed", "total", "over")
+        return [{name: getattr(episode, name) for name in names} for episode in self.episodes]
+
+    def restore(self, arrays: dict[str, np.ndarray], facts: list[dict[str, Any]], say: Callable[[str], None]) -> None:
+        """Bring the environments to where they were: reset each with its episode's seed and repeat the actions."""
+        for index, (env, fact) in enumerate(zip(self.envs, facts, strict=True)):
+            actions = list(arrays[f"episode{index}.actions"])
+            obs = env.reset(fact["seed"])
+            for action in actions:
+                obs = env.step(action)[0]
+            if np.array_equal(obs, arrays[f"episode{index}.obs"]):
+                self.episodes.append(Episode(obs=obs, actions=actions, **fact))
+                continue
+            say(
+                "the environment did not repeat its episode (it is not deterministic); a new episode starts, "
+                "and the run will differ from one that was never interrupted."
+            )
+            self.replay.cut(index)
+            following = 1 + max(fact["number"] for fact in facts)
+            self.episodes.append(self._new_episode(env, following + index))
+
+    def _choose(self, act: Act, step: int) -> np.ndarray:
+        settings = self.settings
+        if step < settings.warmup and settings.warmup_actions == "uniform":
+            return self.spec.action.random(generator(settings.seed, Purpose.WARM_UP, step), len(self.envs))
+        actions = np.asarray(act(np.stack([episode.obs for episode in self.episodes]), step))
+        if not np.isfinite(actions).all():
+            raise SmrlError(
+                f"the policy's action at step {step + 1:,} is not finite: training has diverged; lower the learning "
+                "rates or the reuse."
+            )
+        return actions
+
+    def _next_number(self) -> int:
+        return 1 + max(episode.number for episode in self.episodes)
+
+    def _new_episode(self, env: Environment, number: int) -> Episode:
+        seed = environment_seed(self.settings.seed, Purpose.EPISODE, number)
+        return Episode(number, seed, env.reset(seed), [])

@@ -1,0 +1,96 @@
+"""Greedy roll-outs, several episodes at once: one call of the policy per step serves all of them."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from smrl.envs.environment import Environment
+from smrl.envs.make import Raw
+from smrl.randomness import Purpose, environment_seed
+from smrl.runs import runtime
+from smrl.runs.run import Run
+from smrl.validation import Count, convert
+
+AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """The rewards of each episode, in the order of the episodes' numbers."""
+
+    rewards: list[list[float]]
+
+    @property
+    def returns(self) -> np.ndarray:
+        """Undiscounted return of each episode."""
+        return np.array([sum(rewards) for rewards in self.rewards])
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Agent steps of each episode."""
+        return np.array([len(rewards) for rewards in self.rewards])
+
+
+class Evaluator:
+    """Plays episodes in environments kept for it; every call resets them with the same seeds."""
+
+    def __init__(
+        self, make_env: Callable[[], Environment], episodes: int, seed: int, purpose: Purpose = Purpose.EVALUATE
+    ) -> None:
+        self.envs = [make_env() for _ in range(min(episodes, AT_ONCE))]
+        self.episodes, self.seed, self.purpose = episodes, seed, purpose
+
+    def seeds(self, first: int = 0) -> list[int]:
+        """The seeds of the episodes from a number on."""
+        return [environment_seed(self.seed, self.purpose, first + index) for index in range(self.episodes)]
+
+    def __call__(
+        self, policy: Callable[[np.ndarray], np.ndarray], first: int = 0, halt: Callable[[], bool] = lambda: False
+    ) -> Episodes | None:
+        """Play all episodes from a number on; None if ``halt`` says so on the way.
+
+        The policy maps (environments, *obs) to (environments, *action), as the algorithm has them.
+        """
+        seeds = self.seeds(first)
+        rewards: list[list[float]] = [[] for _ in seeds]
+        episode_of = dict(enumerate(range(len(self.envs))))  # environment → the episode that it plays
+        waiting = iter(range(len(self.envs), len(seeds)))
+        obs = np.stack([env.reset(seeds[index]) for index, env in enumerate(self.envs)])
+        while episode_of:
+            if halt():
+                return None
+            actions = policy(obs)
+            for index, episode in list(episode_of.items()):
+                obs[index], reward, terminated, truncated = self.envs[index].step(actions[index])
+                rewards[episode].append(reward)
+                if terminated or truncated:
+                    del episode_of[index]
+                    for following in waiting:
+                        episode_of[index] = following
+                        obs[index] = self.envs[index].reset(seeds[following])
+                        break
+        return Episodes(rewards)
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self.envs:
+            env.close()
+
+
+def evaluate(run: Run, episodes: int = 10, *, best: bool = False, env: Callable[..., Raw] | None = None) -> Episodes:
+    """Play episodes of a run's greedy policy; the first are those of the run's evaluations.
+
+    ``best`` takes the policy of the best evaluation in place of the newest one; ``env`` is needed only where a function
+    made the run's environment.
+
+    >>> evaluate(load("runs/Hopper-v4/sac-reuse10/seed0"), episodes=20).returns.mean()          # doctest: +SKIP
+    """
+    episodes = convert("episodes", episodes, Count)
+    runtime.start(run.threads)  # so that the episodes of the run's evaluations come out the same
+    policy = run.best_policy if best else run.policy
+    with contextlib.closing(Evaluator(lambda: run.make_env(env), episodes, run.settings.seed)) as evaluator:
+        played = evaluator(policy.act)
+    assert played is not None
+    return played

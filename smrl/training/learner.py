@@ -1,0 +1,90 @@
+"""The learner: the algorithm's state, the reuse rule, and the compiled functions that act and learn with them."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from smrl.algorithms import registry
+from smrl.algorithms.acting import Reader
+from smrl.memory.replay import Replay
+from smrl.randomness import Purpose, at, generator, key
+from smrl.runs.arrays import from_arrays, to_arrays
+from smrl.runs.settings import Settings
+from smrl.smr import loop
+from smrl.smr.rules import rule_of
+from smrl.training.clock import Moment
+from smrl.types import Metrics, Spec
+
+METRICS_EVERY = 10  # learning steps: reading the losses back every time would cost more than it tells
+
+
+class Learner:
+    """Learns from a replay memory; ``learned`` is its whole state."""
+
+    def __init__(self, settings: Settings[Any], spec: Spec) -> None:
+        self.settings = settings
+        self.algorithm = algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
+        self.rounds = algorithm.rounds * settings.fresh_batches
+        self.metrics: list[Metrics] = []  # since they were last taken
+        rule = rule_of(settings.reuse)
+        explore_key, learn_key = key(settings.seed, Purpose.EXPLORE), key(settings.seed, Purpose.LEARN)
+        learn = loop.learner(algorithm, rule, settings.fresh_batches)
+        self._start = jax.jit(lambda key: loop.start(algorithm, rule, key))
+        self._reset = jax.jit(lambda learned, key: loop.reset(algorithm, learned, key))
+        self._learn = jax.jit(
+            lambda learned, batches, step, env_step: learn(learned, batches, step, env_step, at(learn_key, step)),
+            donate_argnums=0,
+        )
+        self.template = jax.eval_shape(self._start, learn_key)
+        obs = spec.example().obs
+        self.exploit = Reader(algorithm.exploit, self.template.state, obs)
+        self.explore = Reader(
+            lambda state, obs, step: algorithm.explore(state, obs, step, at(explore_key, step)),
+            *(self.template.state, obs, 0),
+        )
+
+    def start(self) -> None:
+        """Begin with fresh networks."""
+        self.learned = self._start(key(self.settings.seed, Purpose.INITIALISE))
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from a checkpoint."""
+        self.learned = type(self.template)(**from_arrays(self.template._asdict(), arrays))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a checkpoint keeps."""
+        return to_arrays(self.learned._asdict())
+
+    def reset(self, step: int) -> None:
+        """Start the agent anew, or what the algorithm resets of it; the replay memory is not touched."""
+        new_key = at(key(self.settings.seed, Purpose.INITIALISE), step)
+        self.learned = self._reset(self.learned, new_key)
+
+    def learn(self, replay: Replay, moment: Moment) -> None:
+        """All updates of one learning step, on batches drawn for it."""
+        draw = generator(self.settings.seed, Purpose.REPLAY, moment.draw)
+        batches = replay.sample(draw, self.rounds, self.settings.batch_size)
+        self.learned, metrics = self._learn(self.learned, batches, moment.step, moment.env_step)
+        if moment.step % METRICS_EVERY == 0:
+            self.metrics.append(metrics)
+
+    def take_metrics(self) -> dict[str, float]:
+        """The metrics' means since the last call; empty if nothing was learned since."""
+        history, self.metrics = jax.device_get(self.metrics), []
+        names = sorted(history[0]) if history else []
+        return {name: _mean([row[name] for row in history]) for name in names}
+
+    def counts(self) -> tuple[int, int]:
+        """Batches drawn and updates made so far."""
+        return int(self.learned.batches), int(self.learned.updates)
+
+    def policy_arrays(self) -> dict[str, np.ndarray]:
+        """The parameters that the greedy policy reads, by their names in a checkpoint."""
+        return to_arrays({"best": self.exploit.part(self.learned.state)})
+
+
+def _mean(values: list[Any]) -> float:
+    """The mean of the values that are numbers: an update that does not compute a metric reports NaN."""
+    known = np.array(values)[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")

@@ -1,0 +1,104 @@
+"""Watch a policy: in a window, or as a video file."""
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import imageio.v3 as iio
+import numpy as np
+
+from smrl.envs.environment import Environment
+from smrl.envs.make import Raw
+from smrl.errors import SmrlError, require
+from smrl.randomness import Purpose, environment_seed
+from smrl.runs import runtime
+from smrl.runs.files import writing
+from smrl.runs.run import Run
+from smrl.validation import Count, convert
+
+GRAPHICS = re.compile("egl|glget|libgl|opengl|osmesa|glfw|mujoco_gl", re.IGNORECASE)  # in what a renderer complains of
+ADVICE = (
+    "off-screen rendering needs a library of the system: apt-get install libegl1 libgl1, "
+    "or apt-get install libosmesa6 and set MUJOCO_GL=osmesa"
+)
+
+
+def play(
+    run: Run,
+    video: Path | None = None,
+    episodes: int = 1,
+    best: bool = False,
+    env: Callable[..., Raw] | None = None,
+) -> list[float]:
+    """Show episodes of a run's greedy policy, in a window or as a video; their returns.
+
+    ``best`` takes the policy of the best evaluation in place of the newest one; ``env`` is needed only where a function
+    made the run's environment.
+
+    >>> play(load("runs/Hopper-v4/sac-reuse10/seed0"), Path("hopper.mp4"))        # doctest: +SKIP
+    """
+    episodes = convert("episodes", episodes, Count)
+    video = convert("video", video, Path | None)
+    if video is None:
+        screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+        require(bool(screen), "there is no screen to play on; write a file with --video play.mp4.")
+    else:
+        require(video.suffix == ".mp4", f"a video is a file that ends in .mp4, not {video.name}.")
+        os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo reads it when it makes a renderer; egl needs no screen
+    runtime.start(run.threads)
+    policy = run.best_policy if best else run.policy
+    returns = []
+    with _advice(), contextlib.closing(run.make_env(env, "rgb_array" if video else "human")) as environment:
+        fps = environment.env.metadata.get("render_fps", 30)
+        with _film(video, int(fps)) as show:
+            for episode in range(episodes):
+                obs = environment.reset(environment_seed(run.settings.seed, Purpose.EVALUATE, episode))
+                total, over = 0.0, False
+                while not over:
+                    if video:
+                        show(_picture(environment))
+                    obs, reward, terminated, truncated = environment.step(policy.act(obs[None])[0])
+                    total, over = total + reward, terminated or truncated
+                returns.append(total)
+    return returns
+
+
+def _picture(env: Environment) -> np.ndarray:
+    picture = np.asarray(env.render())
+    require(picture.ndim == 3, f"{env.name} does not render pictures, so there is nothing to film.")
+    return picture
+
+
+@contextlib.contextmanager
+def _advice() -> Iterator[None]:
+    """Where graphics libraries are missing, say which packages have them."""
+    try:
+        yield
+    except SmrlError as error:
+        if GRAPHICS.search(str(error)):
+            raise SmrlError(f"{str(error).removesuffix('.')}; {ADVICE}.") from error
+        raise
+
+
+@contextlib.contextmanager
+def _film(video: Path | None, fps: int) -> Iterator[Callable[[Any], None]]:
+    """A function that takes the pictures one by one, so that a long film needs no memory.
+
+    The film is written aside and moved into place when it is whole.
+    """
+    if video is None:
+        yield lambda picture: None
+        return
+    aside = video.with_name(f".{video.stem}.new.mp4")
+    with writing(video, "or write to another place"):
+        video.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with iio.imopen(aside, "w", plugin="pyav") as file:
+                file.init_video_stream("libx264", fps=fps)
+                yield file.write_frame
+            os.replace(aside, video)
+        finally:
+            aside.unlink(missing_ok=True)

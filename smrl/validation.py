@@ -1,0 +1,85 @@
+"""Settings are checked by their types, in Python as on the command line, with msgspec.
+
+A bound is part of a field's type (``steps: Count``), and its description becomes the sentence that a user reads.
+"""
+
+import dataclasses
+import functools
+import math
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from smrl.errors import SmrlError
+
+Count = Annotated[int, Meta(ge=1, description="a whole number of at least 1")]
+Index = Annotated[int, Meta(ge=0, description="a whole number of at least 0")]
+Seed = Annotated[int, Meta(ge=0, lt=2**32, description="a whole number in [0, 2^32)")]
+Positive = Annotated[float, Meta(gt=0, description="a positive number")]
+NonNegative = Annotated[float, Meta(ge=0, description="a number of at least 0")]
+Share = Annotated[float, Meta(ge=0, le=1, description="a number in [0, 1]")]
+ProperShare = Annotated[float, Meta(ge=0, lt=1, description="a number in [0, 1)")]
+PositiveShare = Annotated[float, Meta(gt=0, le=1, description="a number in (0, 1]")]
+Sizes = Annotated[tuple[Count, ...], Meta(min_length=1, description="one or more positive layer sizes")]
+
+Instance = TypeVar("Instance")
+WORDS = {int: "a whole number", float: "a finite number", bool: "True or False", str: "a text", Path: "a path"}
+
+
+def validate(instance: Any) -> None:
+    """Check the fields of a dataclass by their types and bring values to them: a list to a tuple, 1 to 1.0."""
+    kind: Any = type(instance)
+    for name, hint in _hints(kind).items():
+        object.__setattr__(instance, name, convert(name, getattr(instance, name), hint))
+
+
+def convert(name: str, value: Any, hint: Any) -> Any:
+    """A value as its type has it, or a sentence that names it.
+
+    >>> convert("steps", "100", Count)
+    Traceback (most recent call last):
+    smrl.errors.SmrlError: steps must be a whole number of at least 1, not '100'.
+    """
+    plain = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+    try:
+        answer = msgspec.convert(plain, hint, dec_hook=_as_path)
+        if not isinstance(answer, float) or math.isfinite(answer):
+            return answer
+    except msgspec.ValidationError:
+        pass
+    raise SmrlError(f"{name} must be {describe(hint)}, not {value!r}.")
+
+
+def describe(hint: Any) -> str:
+    """What a type allows, in words.
+
+    >>> describe(Literal["uniform", "policy"] | None)
+    'uniform, policy or None'
+    """
+    if hint is type(None):
+        return "None"
+    if get_origin(hint) is Annotated:
+        notes = [note.description for note in hint.__metadata__ if isinstance(note, Meta) and note.description]
+        return notes[-1] if notes else describe(hint.__origin__)
+    if get_origin(hint) is Literal:
+        return " or ".join(filter(None, (", ".join(map(str, get_args(hint)[:-1])), str(get_args(hint)[-1]))))
+    if type(hint) is type(int | str) or get_origin(hint) is Union:
+        return " or ".join(describe(part) for part in get_args(hint)).replace(" or ", ", ", len(get_args(hint)) - 2)
+    return WORDS.get(hint, str(getattr(hint, "__name__", hint)))
+
+
+@functools.cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    # A type variable stands for an algorithm's hyperparameters, which are validated on their own.
+    fields = (field.name for field in dataclasses.fields(kind))
+    return {name: hints[name] for name in fields if not isinstance(hints[name], TypeVar)}
+
+
+def _as_path(kind: type[Any], value: Any) -> Any:
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value)
+    raise msgspec.ValidationError

@@ -1,0 +1,271 @@
+"""One table: every listed algorithm has every property. A new algorithm is tested by being listed."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from specs import vectors
+
+from smrl.algorithms import registry
+from smrl.errors import SmrlError
+from smrl.nn.networks import Ensemble
+from smrl.runs.arrays import from_arrays, to_arrays
+from smrl.smr import loop
+from smrl.smr.rules import rule_of
+from smrl.types import Algorithm, ArraySpec, Continuous, Discrete, Spec, Tick, Transition
+
+SPEC = vectors(5, 2)
+BATCH = 16
+SMALL: dict[str, Any] = {"actor_hidden": (32, 32), "critic_hidden": (32, 32)}
+FEW: dict[str, Any] = {"tqc": {"critics": 2, "atoms": 5}, "redq": {"critics": 3}}
+
+FRESH_BATCHES = {"redq": 3}  # one where it is not said
+
+# name → optimiser steps per reuse at an odd and at an even environment step, as the paper's loops say; of each pair
+OPTIMISER_STEPS: dict[str, dict[str, tuple[int, int]]] = {
+    "ddpg": {"actor": (1, 1), "critics": (1, 1)},
+    "td3": {"actor": (0, 1), "critics": (1, 1)},
+    "sac": {"actor": (1, 1), "critics": (1, 1), "log_alpha": (1, 1)},
+    "darc": {"actors": (1, 1), "critics": (1, 1)},
+    "tqc": {"actor": (1, 1), "critics": (1, 1), "log_alpha": (1, 1)},
+    "redq": {"actor": (1, 1), "critics": (3, 3), "log_alpha": (1, 1)},
+}
+# name → whether the target networks move at an odd and at an even environment step
+TARGETS_MOVE = dict.fromkeys(registry.names(), (True, True)) | {"td3": (False, True)}
+
+every_algorithm = pytest.mark.parametrize("name", registry.names())
+
+
+@functools.cache
+def make(name: str) -> Algorithm[Any]:
+    entry = registry.find(name)
+    return entry.make(entry.config(**SMALL, **FEW.get(name, {})), SPEC)
+
+
+@functools.cache
+def learn(name: str, times: int | str) -> Any:
+    """Learning with one argument for both clocks, on a state alone."""
+    learn = loop.learner(make(name), rule_of(times), FRESH_BATCHES.get(name, 1))
+
+    def on_state(state: Any, data: Transition, step: int, key: Any) -> tuple[Any, Any]:
+        learned, report = learn(loop.Learned(state, (), jnp.int32(0), jnp.int32(0)), data, step, step, key)
+        assert int(learned.batches) == rounds(name)
+        assert int(learned.updates) == rounds(name) * int(rule_of(times).times((), jnp.asarray(step)))
+        return learned.state, report
+
+    return on_state
+
+
+def rounds(name: str) -> int:
+    return make(name).rounds * FRESH_BATCHES.get(name, 1)
+
+
+@functools.cache
+def update(name: str) -> Any:
+    """The algorithm's own update, compiled."""
+    algorithm = make(name)
+
+    def once(state: Any, batch: Transition, step: Any, index: Any, batch_key: Any, key: Any) -> Any:
+        return algorithm.update(state, batch, Tick(step, index, rounds(name), batch_key), key)
+
+    return jax.jit(once)
+
+
+@functools.cache
+def initial(name: str) -> Any:
+    return jax.jit(make(name).init)
+
+
+def start(name: str, seed: int = 0) -> Any:
+    return initial(name)(jax.random.key(seed))
+
+
+def batches(count: int, seed: int = 0) -> Transition:
+    draw = np.random.default_rng(seed)
+
+    def normal(*shape: int) -> Any:
+        return draw.standard_normal((count, BATCH, *shape), np.float32)
+
+    discount: Any = np.where(draw.random((count, BATCH)) < 0.2, 0, 0.99).astype(np.float32)
+    return Transition(normal(5), np.tanh(normal(2)), normal(), discount, normal(5))
+
+
+def manual(name: str, state: Any, data: Transition, step: int, key: Any, times: int) -> tuple[Any, dict[str, Any]]:
+    """The paper's loops in plain Python; the reports are averaged."""
+    reports = []
+    for index in range(rounds(name)):
+        update_key, batch_key = jax.random.split(jax.random.fold_in(key, index))
+        batch = jax.tree.map(lambda field, index=index: field[index], data)
+        for m in range(times):
+            state, report = update(name)(state, batch, step, index, batch_key, jax.random.fold_in(update_key, m))
+            reports.append(report)
+    means = {name: np.array([report[name] for report in reports]) for name in reports[0]}
+    return state, {name: np.mean(v[~np.isnan(v)]) if not np.isnan(v).all() else np.nan for name, v in means.items()}
+
+
+def assert_close(left: Any, right: Any) -> None:
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), left, right)
+
+
+def differs(left: Any, right: Any) -> bool:
+    return any(not np.array_equal(a, b) for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True))
+
+
+@every_algorithm
+@pytest.mark.parametrize("times", [1, 4])  # 1 is the base algorithm: one call of its update per round
+def test_reuse_equals_manual_updates(name: str, times: int) -> None:
+    key, data = jax.random.key(7), batches(rounds(name))
+    state, expected = start(name), start(name)
+    for step in (1, 2, 3):
+        state, report = learn(name, times)(state, data, step, key)
+        expected, expected_report = manual(name, expected, data, step, key, times)
+        assert_close(state, expected)
+        assert_close(report, expected_report)
+
+
+@every_algorithm
+def test_targets_start_as_copies(name: str) -> None:
+    state = start(name)
+    for part in (part for part in state._fields if part.startswith("target_")):
+        assert not differs(getattr(state, part), getattr(state, part.removeprefix("target_")).params)
+    if "log_alpha" in state._fields:
+        assert state.log_alpha.params == 0
+
+
+@every_algorithm
+def test_same_seed_same_result_and_other_seed_another(name: str) -> None:
+    data = batches(rounds(name))
+    first, second, third = (learn(name, 4)(start(name, seed), data, 2, jax.random.key(seed))[0] for seed in (0, 0, 1))
+    assert not differs(first, second)
+    assert differs(first, third)
+
+
+@every_algorithm
+def test_shapes_and_dtypes_are_stable(name: str) -> None:
+    state = start(name)
+    before = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state)
+    state, _ = learn(name, 4)(state, batches(rounds(name)), 1, jax.random.key(0))
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == before
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(state)} <= {"float32", "int32"}
+
+
+@every_algorithm
+def test_compiles_once(name: str) -> None:
+    state, compilations = start(name), list[str]()
+    state, _ = learn(name, "3:2,1")(state, batches(rounds(name)), 1, jax.random.key(0))
+    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: compilations.append(event))
+    try:
+        for step in (2, 3, 4):  # across a change of the schedule
+            state, _ = learn(name, "3:2,1")(state, batches(rounds(name), seed=step), step, jax.random.key(step))
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert not [event for event in compilations if "backend_compile" in event]
+
+
+@every_algorithm
+@pytest.mark.parametrize("step", [1, 2])
+def test_counts_of_updates(name: str, step: int) -> None:
+    times, before = 4, start(name)
+    after, _ = learn(name, times)(start(name), batches(rounds(name)), step, jax.random.key(0))
+    for part, steps in OPTIMISER_STEPS[name].items():
+        counts = optax.tree.get(getattr(after, part).optimiser, "count")
+        assert (counts == times * steps[(step + 1) % 2]).all(), part
+    targets = [part for part in before._fields if part.startswith("target_")]
+    for part in targets:
+        assert differs(getattr(before, part), getattr(after, part)) == TARGETS_MOVE[name][(step + 1) % 2], part
+    assert targets
+
+
+@every_algorithm
+def test_an_appraisal_is_of_the_policy_by_all_critics(name: str) -> None:
+    algorithm, state = make(name), start(name)
+    obs = np.random.default_rng(0).standard_normal((64, SPEC.obs.shape[0]), np.float32)
+    one, same, other = (algorithm.appraise(state, obs, jax.random.key(seed)) for seed in (0, 0, 1))
+    assert one.action.shape == (64, SPEC.action.array.shape[0])
+    assert one.q.shape == one.log_prob.shape == (64,)
+    assert one.alpha.shape == ()
+    assert not differs(one, same)
+    soft = hasattr(state, "log_alpha")
+    assert differs(one, other) == bool(one.alpha) == bool(np.any(one.log_prob)) == soft
+    if not soft:
+        assert not differs(one.action, algorithm.exploit(state, obs))
+
+
+@every_algorithm
+def test_actions_are_bounded_and_exploration_explores(name: str) -> None:
+    algorithm, state = make(name), start(name)
+    obs = 100 * np.random.default_rng(0).standard_normal((64, SPEC.obs.shape[0]), np.float32)
+    greedy = algorithm.exploit(state, obs)
+    explored = [algorithm.explore(state, obs, jnp.asarray(1), jax.random.key(seed)) for seed in (0, 0, 1)]
+    for actions in (greedy, *explored):
+        assert actions.shape == (64, SPEC.action.array.shape[0])
+        assert np.abs(actions).max() <= 1
+    assert not differs(explored[0], explored[1])
+    assert differs(explored[0], explored[2])
+    assert differs(explored[0], greedy)
+
+
+@every_algorithm
+def test_save_and_load_round_trip(name: str) -> None:
+    state, _ = learn(name, 4)(start(name), batches(rounds(name)), 2, jax.random.key(0))
+    template = jax.eval_shape(make(name).init, jax.random.key(0))
+    assert not differs(from_arrays(template, to_arrays(state)), state)
+
+
+def test_the_table_is_complete() -> None:
+    assert list(OPTIMISER_STEPS) == registry.names()
+
+
+@every_algorithm
+def test_metrics_are_the_same_everywhere(name: str) -> None:
+    """Losses and Q for all, entropy and temperature for the soft ones; NaN only where a step has no actor update."""
+    state = start(name)
+    expected = {"critic_loss", "q", "actor_loss"} | ({"entropy", "alpha"} if hasattr(state, "log_alpha") else set())
+    for step in (1, 2):
+        state, report = learn(name, 4)(state, batches(rounds(name)), step, jax.random.key(0))
+        missing = {"actor_loss"} if name == "td3" and step == 1 else set()
+        assert report.keys() == expected
+        assert {metric for metric, value in report.items() if np.isnan(value)} == missing
+
+
+@every_algorithm
+def test_the_td_error_is_the_distance_to_the_target(name: str) -> None:
+    """Critics that learn one batch towards slow targets bring it down, and scoring a batch changes nothing."""
+    algorithm, state, data = make(name), start(name), batches(rounds(name))
+    batch = jax.tree.map(lambda field: field[0], data)
+    score = jax.jit(algorithm.td_error)
+    before = score(state, batch, jax.random.key(3))
+    assert before.shape == (BATCH,)
+    assert not differs(before, score(state, batch, jax.random.key(3)))
+    same = jax.tree.map(lambda field: jnp.broadcast_to(field[0], field.shape), data)
+    for step in range(1, 76):
+        state, _ = learn(name, 4)(state, same, step, jax.random.key(step))
+    after = score(state, batch, jax.random.key(3))
+    assert np.abs(after).mean() < np.abs(before).mean() / 2
+
+
+@pytest.mark.parametrize("name", ["ddpg", "sac"])
+def test_the_td_error_is_that_of_the_critics_loss(name: str) -> None:
+    """Σ_i mean (Q_i − y)² from the TD error's target is the loss that an update reports."""
+    algorithm, state = make(name), start(name)
+    batch, key = jax.tree.map(lambda field: field[0], batches(1)), jax.random.key(5)
+    target_key = {"ddpg": key, "sac": jax.random.split(key, 3)[0]}[name]
+    config = registry.find(name).config(**SMALL)
+    q = Ensemble(config.critic(), len(state.critics.params), stacked=False)(
+        state.critics.params, batch.obs, batch.action
+    )
+    y = q.mean(0) - algorithm.td_error(state, batch, target_key)
+    _, report = algorithm.update(state, batch, Tick(jnp.asarray(1), jnp.asarray(0), 1, key), key)
+    np.testing.assert_allclose(((q - y) ** 2).mean(1).sum(), report["critic_loss"], rtol=1e-4)
+
+
+@every_algorithm
+def test_what_an_algorithm_does_not_accept_is_one_sentence(name: str) -> None:
+    entry = registry.find(name)
+    for spec in (Spec(ArraySpec((4,)), Discrete(2)), Spec(ArraySpec((84, 84, 3), "uint8"), Continuous(2))):
+        with pytest.raises(SmrlError, match=rf"^{name.upper()} needs .*, but this environment .*\.$"):
+            entry.make(entry.config(), spec)

@@ -1,0 +1,183 @@
+"""What the command line says of itself: help, lists, and how little it imports for them."""
+
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from smrl.algorithms import registry
+from smrl.cli.list import merged, paper_reuse
+from smrl.cli.main import COMMANDS, main
+from smrl.studies import presets
+from smrl.studies.presets import Row, resolve
+
+HEAVY = ("jax", "gymnasium", "tyro", "matplotlib", "mujoco", "flax")
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command prints."""
+    main(list(words))
+    return capsys.readouterr().out
+
+
+def helped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
+    """What a command's --help prints in a terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as stop:
+        main([*words, "--help"])
+    assert stop.value.code == 0
+    return capsys.readouterr().out
+
+
+def explained(text: str) -> dict[str, str]:
+    """What a help text says of each flag, by the flag with its metavar."""
+    flags: dict[str, str] = {}
+    for line in text.splitlines():
+        flag = re.match(r" {1,3}(--[a-z].*?|[A-Z…]+)(?:  +(.*))?$", line.rstrip())
+        if flag:
+            flags[flag[1]] = flag[2] or ""
+        elif flags and re.match(r" {8,}\S", line):
+            last = next(reversed(flags))
+            flags[last] = f"{flags[last]} {line.strip()}".strip()
+    return flags
+
+
+@pytest.mark.parametrize("words", [(), ("-h",), ("--help",)])
+def test_help_has_a_line_per_command(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    lines = said(capsys, *words).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("usage: smrl COMMAND")
+    for name, text in COMMANDS.items():
+        assert f"  {name:<11}{text}" in lines
+    for part in ("--version", "smrl train sac --help", "smrl compare sac td3 Hopper-v4 --reuse 1 10"):
+        assert any(part in line for line in lines)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "--version") == f"smrl {version('smrl')}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *((name,) for name in COMMANDS),
+        *(("train", name) for name in registry.names()),
+        ("train", "sac", "Hopper-v4"),
+        ("compare", "sac"),
+        ("compare", "sac", "td3", "redq"),
+        ("compare", "sac", "td3", "Hopper-v4", "--preset", "authors"),
+    ],
+    ids=" ".join,
+)
+def test_help_fits_80_columns(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = helped(capsys, monkeypatch, *words)
+    assert text.startswith(f"usage: smrl {words[0]}")
+    assert max(map(len, text.splitlines())) <= 80
+    flags = explained(text)
+    assert flags
+    for flag, sentence in flags.items():
+        assert re.match(r"[A-Za-z][^.]+", sentence), f"{flag} is not explained: {sentence!r}"
+        assert "None" not in flag + sentence
+
+
+def test_help_of_train_is_grouped_and_tells_defaults(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = helped(capsys, monkeypatch, "train", "redq", "HalfCheetah-v4", "--preset", "droq")
+    groups = re.findall(r"^ (\w.*?) *\n -", text, re.MULTILINE)
+    assert groups == ["options", "run settings options", "hyperparameters options", "session options"]
+    flags = explained(text)
+    assert flags["--steps INT"] == "Environment steps to train for. (default: 300000)"
+    assert flags["--reuse M"].endswith("(default: 1)"), "of the preset"
+    assert flags["--critics INT"] == "Number of critics. (default: 2)"
+    assert flags["--target-entropy FLOAT"].endswith("(default: -3)"), "of the task"
+    assert flags["--actor-hidden INT,…"] == "Sizes of the actor's hidden layers. (default: 256,256)"
+    assert flags["--quiet"].startswith("Print nothing but errors.")
+    assert flags.keys() >= {"--utd INT, --fresh-batches INT", "--max-minutes FLOAT", "--preset TEXT", "--seed INT"}
+
+
+def test_help_of_compare_tells_what_the_algorithms_share(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = explained(helped(capsys, monkeypatch, "compare", "sac", "td3", "Hopper-v4"))
+    assert flags["--tau FLOAT …"].endswith("(default: 0.005)")
+    assert flags["--delay INT …"].endswith("Only for td3. (default: 2)")
+    assert flags["--reuse M …"].endswith("(default: 1 and the preset's)")
+    assert flags["--seeds INT"].startswith("Runs of each combination")
+    assert flags.keys() >= {"--layer-norm [True|False] …", "--steps INT", "--target FLOAT", "--preset TEXT …"}
+    assert "--seed INT" not in flags
+    differing = explained(helped(capsys, monkeypatch, "compare", "sac", "redq"))
+    assert differing["--exploration {sample,mean-plus-noise} …"].endswith("(default: the algorithm's)")
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "list")
+    for name in registry.names():
+        line = next(line for line in text.splitlines() if line.split()[:1] == [name])
+        assert registry.find(name).title in line
+        assert line.split()[-2:] == ["reuse", resolve(name, "").reuse]
+        assert paper_reuse(name) == resolve(name, "").reuse
+    for name in presets.names():
+        assert presets.find(name).title in text
+    assert all(word in text for word in ("Hopper-v4", "Pendulum-v1", "PyBullet", "DeepMind Control", "check-env"))
+
+
+def test_list_of_presets_has_no_row_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "list", "--presets")
+    rows = [line for line in text.splitlines() if line.split()]
+    assert len(rows) == len(set(rows))
+    for name, preset in presets.PRESETS.items():
+        found = merged(preset.rows)
+        assert all(found.count(row) == 1 for row in found)
+        assert sum(line.split()[0] == name for line in rows) == len(found)
+    assert "exploration mean-plus-noise" in text
+
+
+def test_merged_rows_say_what_holds() -> None:
+    rows = [Row("a", {"x": 1}, "A"), Row("b", {"x": 1}, "A"), Row("a", {"x": 2}, "B"), Row("a", {"x": 1}, "C")]
+    assert merged(rows) == [("a", "A, C", {"x": 1}), ("b", "A", {"x": 1}), ("a", "B", {"x": 2})]
+    assert merged([Row("a", {"x": 1}), Row("b", {"x": 1}), Row("a", {"y": 2})]) == [
+        ("a", "*", {"x": 1, "y": 2}),
+        ("b", "*", {"x": 1}),
+    ]
+
+
+def test_list_of_environments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "list", "--environments", "classic", "control").split() == [
+        "classic",
+        "control",
+        "MountainCarContinuous-v0",
+        "Pendulum-v1",
+    ]
+    assert "Hopper-v5" in said(capsys, "list", "--environments")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("list",)], ids=" ".join)
+def test_quick_answers_import_little(words: tuple[str, ...]) -> None:
+    """They must answer in half a second, which `python -m benchmarks.startup` measures."""
+    script = """
+import sys
+from smrl.cli.main import main
+main(sys.argv[1:])
+print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+    answer = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
+    assert answer.stdout
+    heavy = HEAVY if words == ("list",) else (*HEAVY, "numpy", "rich")
+    assert set(answer.stderr.split()).isdisjoint(heavy)
+
+
+def test_a_reader_that_leaves_early_sees_no_stack_trace() -> None:
+    reader = subprocess.Popen(
+        [sys.executable, "-m", "smrl", "list", "--presets"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert reader.stdout is not None
+    reader.stdout.close()
+    assert reader.stderr is not None
+    assert reader.stderr.read() == ""
+    reader.stderr.close()
+    assert reader.wait() == 1

@@ -1,0 +1,118 @@
+"""What a person sees of runs: speeds, bars, and news from other processes."""
+
+import io
+import itertools
+import json
+import re
+import socket
+import threading
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from smrl.training import progress
+from smrl.training.progress import Board, SentMeter, Speed, shortened
+
+LONG = "REDQ, reuse 5, HalfCheetahMuJoCoEnv-v0, seed 0"
+
+
+def rendered(width: int, *titles: str, step: int = 987_654, mean: float = -12_345.6) -> list[str]:
+    """The lines of bars in a terminal of so many columns, where every step takes a millisecond."""
+    text, seconds = io.StringIO(), itertools.count(0.0, step / 1000)
+    console = Console(
+        file=text, width=width, force_terminal=True, color_system=None, soft_wrap=True, legacy_windows=False
+    )
+    with (
+        Board(quiet=False, console=console) as board,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+        for title in titles:
+            meter = board.meter(title, 1_000_000)
+            meter.begin(0)
+            meter.evaluated(step, mean)
+            meter.say("a sentence")
+    lines = re.split(r"\r|\n|\x1b\[[0-9;?]*[A-Za-z]", text.getvalue())
+    return [line for line in lines if "return" in line][-len(titles) :]
+
+
+def test_speed_forgets_what_is_long_ago() -> None:
+    """A run that computes for a minute and then waits for a minute makes no steps per second."""
+    speed = Speed(seconds=10)
+    fast = [speed.at(100 * second, second) for second in range(60)]
+    assert fast[0] == 0
+    assert fast[1:] == [100.0] * 59
+    slow = [speed.at(5900 + second, 59 + second) for second in range(1, 60)]
+    assert slow[4] == pytest.approx(50.5), "half of the last ten seconds were fast"
+    assert slow[9:] == [1.0] * 50
+
+
+def test_speed_after_a_long_pause_spans_the_pause() -> None:
+    """An evaluation of a minute is not left out, and never divides by nothing."""
+    speed = Speed(seconds=10)
+    assert speed.at(5, 0.0) == 0
+    assert speed.at(5, 0.0) == 0
+    assert speed.at(65, 60.0) == 1.0
+    speed.restart()
+    assert speed.at(1_000_000, 61.0) == 0
+
+
+@pytest.mark.parametrize("width", [80, 60, 200])
+def test_bars_fit_the_terminal(width: int) -> None:
+    lines = rendered(width, LONG, LONG.replace("seed 0", "seed 1"))
+    assert len(lines) == 2
+    assert all(len(line.rstrip()) <= width for line in lines), lines
+    if width >= 80:
+        assert all(part in lines[0] for part in ("REDQ", "seed 0", "987,654 steps, 1000/s", "return -12,345.6"))
+        assert "seed 1" in lines[1], "the end of a title tells runs apart"
+    assert (LONG in lines[0]) == (width == 200)
+    assert ("…" in lines[0]) == (width < 200)
+
+
+def test_short_titles_are_not_shortened() -> None:
+    (line,) = rendered(80, "SAC, reuse 10, seed 0", step=12_000, mean=12.0)
+    assert "SAC, reuse 10, seed 0" in line
+    assert shortened("seed 0", 6) == "seed 0"
+    assert shortened("SAC, seed 0", 7) == "SAC…d 0"
+
+
+def test_plain_lines_where_there_is_no_terminal() -> None:
+    text = io.StringIO()
+    with Board(quiet=False, console=Console(file=text, width=40, soft_wrap=True, highlight=False)) as board:
+        meter = board.meter(f"{LONG} [bold]", 1_000)
+        meter.begin(0)
+        meter.advance(10)
+        meter.evaluated(100, -1234.5)
+    (line,) = text.getvalue().splitlines()
+    assert line.startswith(f"{LONG} [bold]: step 100 of 1,000, return -1,234.5, ")
+    assert line.endswith(" steps/s")
+
+
+def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    with Board(quiet=True) as board:
+        board.meter("SAC", 10).evaluated(10, 1.0)
+        board.say("a sentence")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_news_of_several_threads_are_whole_lines() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        meter = SentMeter(theirs)
+        threads = [threading.Thread(target=lambda: [meter.say("x" * 999) for _ in range(50)]) for _ in range(4)]
+        reader = ours.makefile()
+        for thread in threads:
+            thread.start()
+        lines = [reader.readline() for _ in range(200)]
+        for thread in threads:
+            thread.join()
+        assert {tuple(json.loads(line)) for line in lines} == {("say", "x" * 999)}
+
+
+def test_news_that_nobody_hears_do_not_stop_a_run() -> None:
+    ours, theirs = socket.socketpair()
+    ours.close()
+    with theirs:
+        SentMeter(theirs).advance(1)
+        SentMeter(theirs).fail("for nobody")

@@ -1,4 +1,4 @@
-"""The one exception for what a user can put right."""
+"""The exception for errors that a user can fix."""
 
 import difflib
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ class SmrlError(Exception):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A closing ``; did you mean …?`` for the known word most like this one, or nothing.
+    """``; did you mean …?`` with the most similar known word, to end a message; empty if none is similar.
 
     >>> nearest("sca", ["sac", "td3"])
     '; did you mean sac?'
@@ -20,6 +20,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def require(condition: bool, sentence: str) -> None:
-    """Raise the sentence unless the condition holds."""
+    """Raise SmrlError with this sentence unless the condition holds."""
     if not condition:
         raise SmrlError(sentence)

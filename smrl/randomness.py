@@ -9,7 +9,7 @@ from smrl.types import Array, Key
 
 
 class Purpose(IntEnum):
-    """What randomness is for; the streams of two purposes never meet."""
+    """What random numbers are used for; each purpose has an independent stream."""
 
     INITIALISE = 0
     WARM_UP = 1
@@ -22,20 +22,20 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
-    """A fresh counter-based generator; its counter starts at the step, 2¹⁹² numbers from the next one's."""
+    """A counter-based (Philox) generator for one step; the streams of two steps are 2¹⁹² blocks apart."""
     return np.random.Generator(np.random.Philox(key=[seed, purpose], counter=[0, 0, 0, step]))
 
 
 def environment_seed(seed: int, purpose: Purpose, episode: int) -> int:
-    """The seed to reset an environment with."""
+    """Seed to reset an environment with, for one episode."""
     return int(generator(seed, purpose, episode).integers(2**31))
 
 
 def key(seed: int, purpose: Purpose) -> Key:
-    """The root of the device's random numbers for a purpose; fold the step into it."""
+    """JAX key of a seed and purpose; `at` derives the key of a step from it."""
     return jax.random.fold_in(jax.random.key(seed), purpose)
 
 
 def at(root: Key, step: Array | int) -> Key:
-    """The key of a step."""
+    """Fold a step into a key."""
     return jax.random.fold_in(root, step)

@@ -3,10 +3,12 @@
 A bound is part of a field's type (``steps: Count``), and its description becomes the sentence that a user reads.
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -43,13 +45,11 @@ def convert(name: str, value: Any, hint: Any) -> Any:
     Traceback (most recent call last):
     smrl.errors.SmrlError: steps must be a whole number of at least 1, not '100'.
     """
-    plain = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-    try:
+    with contextlib.suppress(msgspec.ValidationError, TypeError):
+        plain = msgspec.to_builtins(value, builtin_types=(bytes, bytearray), enc_hook=_as_builtin)
         answer = msgspec.convert(plain, hint, dec_hook=_as_path)
         if not isinstance(answer, float) or math.isfinite(answer):
             return answer
-    except msgspec.ValidationError:
-        pass
     raise SmrlError(f"{name} must be {describe(hint)}, not {value!r}.")
 
 
@@ -59,16 +59,19 @@ def describe(hint: Any) -> str:
     >>> describe(Literal["uniform", "policy"] | None)
     'uniform, policy or None'
     """
-    if hint is type(None):
-        return "None"
+    *most, last = _alternatives(hint)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _alternatives(hint: Any) -> list[str]:
     if get_origin(hint) is Annotated:
         notes = [note.description for note in hint.__metadata__ if isinstance(note, Meta) and note.description]
-        return notes[-1] if notes else describe(hint.__origin__)
+        return notes[-1:] or _alternatives(hint.__origin__)
     if get_origin(hint) is Literal:
-        return " or ".join(filter(None, (", ".join(map(str, get_args(hint)[:-1])), str(get_args(hint)[-1]))))
-    if type(hint) is type(int | str) or get_origin(hint) is Union:
-        return " or ".join(describe(part) for part in get_args(hint)).replace(" or ", ", ", len(get_args(hint)) - 2)
-    return WORDS.get(hint, str(getattr(hint, "__name__", hint)))
+        return [str(choice) for choice in get_args(hint)]
+    if get_origin(hint) in (Union, UnionType):
+        return [words for part in get_args(hint) for words in _alternatives(part)]
+    return ["None" if hint is NoneType else WORDS.get(hint, str(getattr(hint, "__name__", hint)))]
 
 
 @functools.cache
@@ -79,7 +82,15 @@ def _hints(kind: type[Any]) -> dict[str, Any]:
     return {name: hints[name] for name in fields if not isinstance(hints[name], TypeVar)}
 
 
+def _as_builtin(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError
+
+
 def _as_path(kind: type[Any], value: Any) -> Any:
-    if kind is Path and isinstance(value, str | Path):
+    if kind is Path and isinstance(value, str):
         return Path(value)
     raise msgspec.ValidationError

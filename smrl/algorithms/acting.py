@@ -1,4 +1,4 @@
-"""Acting fast: a compiled function of only those parts of the state that it reads."""
+"""Fast acting: compiled functions that receive only the parts of the state that they read."""
 
 from collections.abc import Callable
 from typing import Any, Generic
@@ -9,10 +9,10 @@ from smrl.types import State
 
 
 class Reader(Generic[State]):
-    """``function(state, *rest)``, compiled; a call passes on only the leaves of the state that are read.
+    """``function(state, *rest)``, compiled to receive only the leaves of the state that it reads.
 
-    A policy reads its actor, but a state is mostly critics, targets and optimisers: to hand those over as well would
-    cost as much as choosing the action.
+    A policy reads only the actor, but most of a state is critics, target networks and optimiser states: passing those
+    too would take as long as choosing the action.
     """
 
     def __init__(self, function: Callable[..., Any], state: State, *rest: Any) -> None:
@@ -37,7 +37,7 @@ class Reader(Generic[State]):
         return jax.tree.unflatten(self._structure, kept)
 
     def bind(self, state: State) -> Callable[..., Any]:
-        """The function with a state filled in."""
+        """The compiled function of ``rest``, for this state."""
         leaves = jax.tree.leaves(state)
         read = [leaves[index] for index in self._read]
         return lambda *rest: self._compiled(read, *rest)

@@ -1,4 +1,4 @@
-"""DARC (Lyu et al., 2022): two actors and two critics that learn in turns, each pair from a batch of its own.
+"""DARC (Lyu et al., 2022): two actor-critic pairs that learn in turns, each from a batch of its own.
 
 ã_k = clip(π′_k(s′) + clip(ε, ±c), ±1),  ε ~ N(0, σ̄²) the same for both actors;  v_k = min_j Q′_j(s′, ã_k)
 y = r + γ (1 − d) (ν min_k v_k + (1 − ν) max_k v_k)
@@ -142,10 +142,10 @@ def darc(config: DARC, spec: Spec) -> Algorithm[State]:
 
 
 def pick(tree: Any, index: Array | int) -> Any:
-    """One pair out of both."""
+    """The actor-critic pair of this index."""
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 def put(tree: Any, index: Array, one: Any) -> Any:
-    """Both pairs, with one of them replaced."""
+    """Both pairs, with the one of this index replaced."""
     return jax.tree.map(lambda leaf, new: leaf.at[index].set(new), tree, one)

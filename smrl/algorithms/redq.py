@@ -1,15 +1,16 @@
-"""REDQ (Chen et al., 2021): many critics, a random few in the target, and many fresh batches per step.
+"""REDQ (Chen et al., 2021): many critics, a random subset in the target, many fresh batches per learning step.
 
 𝓜: a random subset of the critics, drawn anew in every update;  a′ ~ π(s′)
 y = r + γ (1 − d) (min_{i ∈ 𝓜} Q′_i(s′, a′) − α log π(a′|s′))     critics: min mean_i mean (Q_i(s, a) − y)²
 targets: θ′ ← τ θ + (1 − τ) θ′
-on the last of a step's fresh batches only, in each of its reuses:
+only on the last fresh batch of a learning step, in each of its reuses:
 actor: min mean (α log π(ã|s) − mean_i Q_i(s, ã)),  ã ~ π(s)
 temperature: min −α mean (log π(ã|s) + H̄),  α = exp(log α)
 
-This is the variant that the authors of SMR ran. The flavour "original" is that of REDQ's own authors, who start from
-Xavier's initialisation and α = 0.2, sum the critics' losses, take all gradients before any step, and have log α in
-place of α in the temperature's loss and log(1 − a² + 1e-6) in log π; it acts by sampling the policy.
+This is the variant that the authors of SMR ran. The flavour "original" is that of REDQ's own authors: Xavier
+initialisation, α = 0.2 before the first update of the temperature, the sum of the critics' losses, all gradients taken
+before any optimiser step, log α in place of α in the temperature's loss, log(1 − a² + 1e-6) in log π, and exploration
+by sampling.
 """
 
 import dataclasses
@@ -36,7 +37,7 @@ class REDQ(SoftHyperparameters):
     critics: Count = 10
     """Number of critics."""
     subset: Count = 2
-    """Number of critics that are drawn at random for every target."""
+    """Number of critics drawn at random for every target."""
     flavour: Literal["authors", "original"] = "authors"
     """REDQ as the authors of SMR ran it, or as its own authors did; the latter always explores by sampling."""
     exploration: Literal["sample", "mean-plus-noise"] = "mean-plus-noise"

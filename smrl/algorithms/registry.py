@@ -1,4 +1,4 @@
-"""The algorithms by name: our own, those that packages provide, and those that a user registers.
+"""The algorithms by name: built-in ones, those of installed packages, and those that a user registers.
 
 An algorithm is a function ``(config, spec) → Algorithm`` whose first parameter is annotated with its hyperparameters, a
 dataclass with a default for every field. Names are looked up without importing JAX.
@@ -21,7 +21,7 @@ Make = Callable[[Any, Spec], Algorithm[Any]]
 
 @dataclass(frozen=True)
 class Entry:
-    """An algorithm as it is listed; its module is imported when it is first used."""
+    """A registered algorithm; its module is imported on first use."""
 
     name: str
     title: str
@@ -37,7 +37,7 @@ class Entry:
 
     @cached_property
     def config(self) -> type[Any]:
-        """The dataclass of its hyperparameters, read off the function's annotation."""
+        """The dataclass of its hyperparameters, from the function's annotation."""
         parameters = [name for name in inspect.signature(self.make).parameters]
         kind = get_type_hints(self.make).get(parameters[0]) if parameters else None
         if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
@@ -63,12 +63,12 @@ _entries = {name: Entry(name, title, f"smrl.algorithms.{name}:{name}") for name,
 
 
 def names() -> list[str]:
-    """All names, ours first."""
+    """Names of all algorithms, the built-in ones first."""
     return [*_entries, *(name for name in plugins.entry_points(GROUP) if name not in _entries)]
 
 
 def find(name: str) -> Entry:
-    """The entry of a name or of ``module:function``, or a sentence that names the nearest."""
+    """The algorithm of a name or ``module:function``; the error for an unknown name suggests a similar one."""
     if name not in _entries:
         if ":" in name:
             _entries[name] = Entry(name, f"from {name.partition(':')[0]}", name)
@@ -84,11 +84,11 @@ def find(name: str) -> Entry:
 
 
 def register(name: str, make: Make, title: str = "") -> None:
-    """Make an algorithm known under a name in this process."""
+    """Register an algorithm under a name, for this process."""
     if not name.isidentifier():
         raise SmrlError(f"an algorithm's name must be a word such as cem, not {name!r}.")
     if name in _BUILT_IN:
         raise SmrlError(f"{name} is an algorithm of smrl; register yours under another name.")
     entry = Entry(name, title or (inspect.getdoc(make) or "an algorithm of your own").partition("\n")[0], make)
-    entry.config  # noqa: B018  # a function that is no algorithm is refused here and not when it trains
+    entry.config  # noqa: B018  # refuse a function that is no algorithm now, not when it trains
     _entries[name] = entry

@@ -2,10 +2,10 @@
 
     ã = clip(π′(s′) + clip(ε, ±c), ±1),  ε ~ N(0, σ̄²)
     y = r + γ (1 − d) min_i Q′_i(s′, ã)                 critics: min Σ_i mean (Q_i(s, a) − y)²
-    every d-th learning step:  actor:  max mean Q_1(s, π(s));  targets: θ′ ← τ θ + (1 − τ) θ′
+    every delay-th learning step:  actor:  max mean Q_1(s, π(s));  targets: θ′ ← τ θ + (1 − τ) θ′
 
-The delay counts learning steps and not updates, so it is the same for all reuses of a batch: with reuse M the actor
-and the targets are updated M times at every d-th learning step and not at all at the others.
+The delay counts learning steps, not updates, so all reuses of a batch agree: the actor and the target networks are
+updated M times at every delay-th learning step and not at all at the others.
 """
 
 from dataclasses import dataclass

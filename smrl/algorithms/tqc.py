@@ -1,12 +1,12 @@
 """TQC (Kuznetsov et al., 2020): SAC with truncated quantile critics.
 
-a′ ~ π(s′);  z_(1) ≤ z_(2) ≤ …: the atoms of all target critics at (s′, a′), the top d per critic dropped
+a′ ~ π(s′);  z_(1) ≤ z_(2) ≤ …: the atoms of all target critics at (s′, a′) without the largest, some per critic
 y_k = r + γ (1 − d) (z_(k) − α log π(a′|s′))       critics: min quantile Huber loss of all atoms against all y_k
 actor: min mean (α log π(ã|s) − mean of all atoms at (s, ã)),  ã ~ π(s)
 temperature: min −log α mean (log π(ã|s) + H̄)      targets: θ′ ← τ θ + (1 − τ) θ′
 
-All three gradients are taken before any step: the published code evaluates the actor's loss before the critics'
-step and the paper's pseudo-code lists the steps in another order, and both agree with this.
+All three gradients are taken before any optimiser step. This agrees with the published code, which evaluates the
+actor's loss before the critics' step, and with the paper's pseudo-code, which lists the updates in another order.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class TQC(SoftHyperparameters):
     atoms: Count = 25
     """Quantiles (atoms) of each critic."""
     dropped: Index = 2
-    """Largest atoms that the target leaves out, per critic."""
+    """Number of largest atoms that the target leaves out, per critic."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

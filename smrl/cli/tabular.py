@@ -32,30 +32,30 @@ MEASURES = [item.name for item in fields(Result) if item.name != "q"]
 class Tabular:
     """Q-learning and Q-SMR on CliffWalking and mazes: a table and a picture."""
 
-    tasks: Annotated[tuple[Task, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TASK")] = ("cliffwalking", "maze")
+    tasks: Annotated[tuple[Task, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TASK …")] = ("cliffwalking", "maze")
     """Tasks to learn: cliffwalking, maze or both."""
     reuse: tuple[int, ...] = (1, 10)
-    """How often each transition is learned from; 1 is Q-learning."""
+    """Updates per transition, M of the paper; 1 is Q-learning."""
     seeds: int = 20
     """Runs per reuse ratio, with the seeds 0, 1, …; each seed has a maze of its own."""
     episodes: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Training episodes; the paper's are 500 for CliffWalking and 100 for the maze."""
     rate: Rate = field(default_factory=Rate)
-    """How fast it learns."""
+    """Learning rate."""
     gamma: float = 0.99
     """Discount factor."""
     epsilon: float = 0.1
     """Share of random actions while training."""
     rules: Rules = "paper"
-    """Whether CliffWalking ends at the cliff (paper) or goes on from the start (gymnasium), for 100 steps at most."""
+    """Rules of CliffWalking: a fall ends the episode (paper) or leads back to the start (gymnasium)."""
     size: int = 20
     """Cells along a side of the maze."""
     plain: bool = False
-    """A maze without the loops and portals of "plus"."""
+    """Learn in mazes without loops and portals."""
     portals: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
-    """Pairs of portals in the maze; a third of its size by default, if it is not plain."""
+    """Pairs of portals in the maze; by default a third of its size, and none with --plain."""
     runs: Path = Path("runs")
-    """Folder to write into."""
+    """Folder whose subfolder tabular gets the picture and the numbers."""
 
 
 def run(words: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Parameters with their optimiser, and one gradient step on them."""
+"""Parameters with their optimiser state, and gradient steps on them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,19 +10,19 @@ from smrl.types import Array, Metrics, Params
 
 
 class Trained(NamedTuple):
-    """Parameters and the optimiser's memory of them."""
+    """Parameters and their optimiser state."""
 
     params: Params
     optimiser: optax.OptState
 
 
 def adam(learning_rate: float) -> optax.GradientTransformation:
-    """Adam as PyTorch has it by default: β = (0.9, 0.999), ε = 1e-8."""
+    """Adam with PyTorch's defaults: β = (0.9, 0.999), ε = 1e-8."""
     return optax.adam(learning_rate)
 
 
 def start(params: Params, optimiser: optax.GradientTransformation) -> Trained:
-    """Parameters before their first step."""
+    """Parameters with a new optimiser state."""
     return Trained(params, optimiser.init(params))
 
 
@@ -31,7 +31,7 @@ def descend(
     loss: Callable[[Params], tuple[Array, Metrics]],
     optimiser: optax.GradientTransformation,
 ) -> tuple[Trained, Metrics]:
-    """One step down the gradient of ``loss(params) → value, metrics``."""
+    """One optimiser step on ``loss(params) → value, metrics``."""
     gradient, metrics = jax.grad(loss, has_aux=True)(trained.params)
     change, memory = optimiser.update(gradient, trained.optimiser, trained.params)
     return Trained(optax.apply_updates(trained.params, change), memory), metrics

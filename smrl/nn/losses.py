@@ -1,4 +1,4 @@
-"""What critics minimise, each next to its equation."""
+"""Losses of the critics, each next to its equation."""
 
 import jax
 import jax.numpy as jnp
@@ -7,27 +7,27 @@ from smrl.types import Array
 
 
 def squared_error(q: Array, y: Array) -> Array:
-    """Σ_i mean (Q_i − y)²: the mean over the batch, the sum over an ensemble's leading axis; no ½."""
+    """Σ_i mean (Q_i − y)²: mean over the batch, sum over the critics (the leading axis); no ½."""
     return ((q - y) ** 2).mean(axis=-1).sum()
 
 
 @jax.custom_vjp
 def quantile_huber(atoms: Array, y: Array) -> Array:
-    """Mean |τ_j − 1[δ < 0]| H(δ), δ = y_k − θ_j, τ_j = (2j + 1)/(2n), H Huber's loss with κ = 1: TQC.
+    """TQC's quantile Huber loss: mean |τ_j − 1[δ < 0]| H(δ), δ = y_k − θ_j, τ_j = (2j + 1)/(2n), H with κ = 1.
 
-    atoms θ (critics, batch, n), targets y (batch, kept), which are constants; the mean is over all four axes.
+    ``atoms`` θ is (critics, batch, n), ``y`` is (batch, kept) and constant; the mean is over all four axes.
     """
     return _quantile_huber(atoms, y)[0]
 
 
 def _quantile_huber(atoms: Array, y: Array) -> tuple[Array, Array]:
-    """The loss and its gradient by the atoms.
+    """The loss and its gradient with respect to the atoms.
 
-    Both are summed over the targets one by one: all pairs at once would be millions of numbers that XLA writes to
-    memory and reads again in the backward pass.
+    Both are summed target by target: an array of all pairs would have millions of entries, which XLA writes to memory
+    and reads again in the backward pass.
     """
     n, kept = atoms.shape[-1], y.shape[-1]
-    theta, targets = atoms.transpose(0, 2, 1), y.T  # the batch last, for it is what the processor runs over
+    theta, targets = atoms.transpose(0, 2, 1), y.T  # batch axis last, so that the CPU vectorises over it
     fractions = ((jnp.arange(n) + 0.5) / n)[:, None]
 
     def add(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:

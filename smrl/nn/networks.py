@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from smrl.types import Array, Key, Params
 
 Initialiser = Callable[..., Array]  # key, shape → values
-Start = Callable[[int, bool], tuple[Initialiser, Initialiser]]  # fan in, is it the last layer → of kernel, of bias
+Start = Callable[[int, bool], tuple[Initialiser, Initialiser]]  # fan-in, is last layer → initialisers of kernel, bias
 
 
 def uniform(bound: float) -> Initialiser:
-    """Uniform in ±bound."""
+    """Initialiser: uniform in ±bound."""
     return lambda key, shape, dtype=jnp.float32: jax.random.uniform(key, shape, dtype, -bound, bound)
 
 
@@ -25,12 +25,12 @@ def torch_default(fan_in: int, last: bool) -> tuple[Initialiser, Initialiser]:
 
 
 def small_last(fan_in: int, last: bool) -> tuple[Initialiser, Initialiser]:
-    """The critics of the authors' REDQ: hidden biases of 0.1, and a last layer near zero."""
+    """Critics of REDQ in the code of SMR's authors: hidden biases 0.1, last layer uniform in ±0.003."""
     return (uniform(3e-3), uniform(3e-3)) if last else (uniform(fan_in**-0.5), nn.initializers.constant(0.1))
 
 
 def xavier(heads: int = 1) -> Start:
-    """Xavier's uniform with zero biases; a last layer of several heads starts as if each were a layer of its own."""
+    """Xavier-uniform weights and zero biases; each head of the last layer is initialised like a separate layer."""
 
     def start(fan_in: int, last: bool) -> tuple[Initialiser, Initialiser]:
         def kernel(key: Key, shape: tuple[int, int], dtype: Any = jnp.float32) -> Array:
@@ -43,10 +43,10 @@ def xavier(heads: int = 1) -> Start:
 
 
 class MLP(nn.Module):
-    """Linear layers with ReLU between them; the last one is linear.
+    """Multi-layer perceptron with ReLU and a linear output layer.
 
-    A hidden layer is linear → dropout → LayerNorm → ReLU, the middle two where asked for (DroQ). Units are dropped
-    only in calls that bring a random key for it.
+    A hidden layer is linear → dropout → LayerNorm → ReLU; dropout and LayerNorm are optional (DroQ). Dropout is active
+    only in calls with a random key for it.
     """
 
     sizes: Sequence[int]
@@ -64,13 +64,13 @@ class MLP(nn.Module):
                 if self.dropout:
                     x = nn.Dropout(self.dropout, deterministic=not self.has_rng("dropout"))(x)
                 if self.layer_norm:
-                    x = nn.LayerNorm(epsilon=1e-5)(x)  # PyTorch's
+                    x = nn.LayerNorm(epsilon=1e-5)(x)  # as in PyTorch
                 x = nn.relu(x)
         return x
 
 
 class Critic(nn.Module):
-    """Q(s, a), or with atoms the quantiles of the return's distribution."""
+    """Q(s, a), or with ``atoms`` the quantiles of the return distribution."""
 
     hidden: Sequence[int]
     atoms: int | None = None
@@ -97,7 +97,7 @@ class DeterministicActor(nn.Module):
 
 
 class GaussianActor(nn.Module):
-    """Mean and log standard deviation of u, where a = tanh(u); the latter hard-clamped to [-20, 2]."""
+    """Mean and log standard deviation of u, where a = tanh(u); the latter is clamped to [-20, 2]."""
 
     hidden: Sequence[int]
     action_size: int
@@ -110,10 +110,10 @@ class GaussianActor(nn.Module):
 
 
 def sample_tanh_gaussian(mean: Array, log_std: Array, key: Key, floor: float = 0.0) -> tuple[Array, Array]:
-    """Draw a = tanh(u), u ~ N(mean, std²), and log π(a), reparameterised.
+    """Sample a = tanh(u), u ~ N(mean, std²), by reparameterisation; a and log π(a).
 
-    log π(a) = Σ log N(u) − 2 (log 2 − u − softplus(−2u)), the stable form of log(1 − tanh²u); with a floor it is
-    log(1 − tanh²u + floor).
+    log π(a) = Σ log N(u) − 2 (log 2 − u − softplus(−2u)), where the second term is the stable form of log(1 − tanh²u);
+    with a floor, log(1 − tanh²u + floor) takes its place.
     """
     noise = jax.random.normal(key, mean.shape)
     u = mean + jnp.exp(log_std) * noise

@@ -94,7 +94,7 @@ def test_help_of_train_is_grouped_and_tells_defaults(
     assert flags["--steps INT"] == "Environment steps to train for. (default: 300000)"
     assert flags["--reuse M"].endswith("(default: 1)"), "of the preset"
     assert flags["--critics INT"] == "Number of critics. (default: 2)"
-    assert flags["--target-entropy FLOAT"].endswith("(default: -3)"), "of the task"
+    assert flags["--target-entropy FLOAT"].endswith("(default: -3.0)"), "of the task"
     assert flags["--actor-hidden INT,…"] == "Sizes of the actor's hidden layers. (default: 256,256)"
     assert flags["--quiet"].startswith("Print nothing but errors.")
     assert flags.keys() >= {"--utd INT, --fresh-batches INT", "--max-minutes FLOAT", "--preset TEXT", "--seed INT"}

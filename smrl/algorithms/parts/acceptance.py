@@ -1,11 +1,11 @@
-"""What algorithms accept, in one sentence each."""
+"""Checks that an algorithm can handle an environment."""
 
 from smrl.errors import SmrlError
 from smrl.types import Continuous, Spec
 
 
 def continuous_control(spec: Spec, algorithm: str) -> int:
-    """See that observations are vectors and actions continuous; the number of action dimensions."""
+    """Check that observations are vectors and actions continuous; return the number of action dimensions."""
     if not isinstance(spec.action, Continuous):
         raise SmrlError(f"{algorithm} needs continuous actions, but this environment has {spec.action}.")
     if len(spec.obs.shape) != 1:

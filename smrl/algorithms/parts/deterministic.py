@@ -1,4 +1,4 @@
-"""The parts of deterministic actor-critics: DDPG and TD3 combine them differently."""
+"""Building blocks of deterministic actor-critics, shared by DDPG and TD3."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class Pieces:
     exploration_noise: float
 
     def init(self, key: Key) -> State:
-        """Fresh networks; the targets start as exact copies."""
+        """New networks; target networks start as exact copies."""
         actor_key, critic_key = jax.random.split(key)
         example = self.spec.example()
         actor = self.actor.init(actor_key, example.obs)
@@ -57,7 +57,7 @@ class Pieces:
         return targets.bellman(batch, targets.clipped_double(next_q))
 
     def td_error(self, state: State, batch: Transition, next_action: Array, key: Key) -> Array:
-        """mean_i Q_i(s, a) − y."""
+        """TD error mean_i Q_i(s, a) − y."""
         q = self.critics(state.critics.params, batch.obs, batch.action).mean(axis=0)
         return q - self.target(state, batch, next_action, key)
 
@@ -89,22 +89,22 @@ class Pieces:
         )
 
     def exploit(self, state: State, obs: Array) -> Array:
-        """π(s)."""
+        """Greedy action π(s)."""
         return self.actor.apply(state.actor.params, obs)
 
     def explore(self, state: State, obs: Array, step: Array, key: Key) -> Array:
-        """π(s) + ε."""
+        """Greedy action plus Gaussian noise."""
         return gaussian_noise(self.exploit(state, obs), self.exploration_noise, key)
 
     def appraise(self, state: State, obs: Array, key: Key) -> Appraisal:
-        """π(s) and its value by the mean of all critics."""
+        """Greedy action and its mean value over all critics."""
         action = self.exploit(state, obs)
         q = self.critics(state.critics.params, jnp.asarray(obs), action).mean(axis=0)
         return Appraisal(action, q, jnp.zeros_like(q), jnp.zeros(()))
 
 
 def pieces(config: Hyperparameters, spec: Spec, critics: int) -> Pieces:
-    """The parts for an environment, with this number of critics."""
+    """Networks and optimisers for an environment, with this number of critics."""
     action_size = continuous_control(spec, type(config).__name__)
     return Pieces(
         spec,

@@ -1,4 +1,4 @@
-"""Hyperparameters that every actor-critic has."""
+"""Hyperparameters common to all actor-critics."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ class Hyperparameters:
         validate(self)
 
     def rate(self, network: str) -> float:
-        """The learning rate of the actor, the critic or the temperature."""
+        """Learning rate of the actor, critic or temperature, with the factor."""
         own = getattr(self, f"{network}_learning_rate")
         return self.learning_rate_factor * (self.learning_rate if own is None else own)
 

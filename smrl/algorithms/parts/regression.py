@@ -1,4 +1,4 @@
-"""One gradient step of the critics towards their target."""
+"""One optimiser step of the critics towards their target."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ def regress(
     error: Callable[[Array], Array],
     key: Key,
 ) -> tuple[Trained, Metrics]:
-    """One step down ``error(q)``, q being the critics' values of the batch's actions; the key is for their dropout."""
+    """One optimiser step on ``error(q)``, where q are the critics' values of the batch; the key is for dropout."""
 
     def loss(params: Params) -> tuple[Array, Metrics]:
         q = critics(params, batch.obs, batch.action, key=key)

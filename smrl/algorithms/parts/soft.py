@@ -1,6 +1,8 @@
-"""The parts of soft actor-critics: SAC, TQC and REDQ differ in how they make one value of their critics'.
+"""Building blocks of soft actor-critics, shared by SAC, TQC and REDQ.
 
-ã ~ π(s)    actor: min mean (α log π(ã|s) − Q(s, ã)), where Q is that value
+actor: min mean (α log π(ã|s) − Q(s, ã)),  ã ~ π(s)
+
+Q combines the critics: their minimum in SAC, their mean in TQC and REDQ.
 """
 
 from collections.abc import Callable
@@ -29,7 +31,7 @@ class SoftHyperparameters(Hyperparameters):
     temperature_learning_rate: Positive | None = None
     """Learning rate of the temperature; by default that of --learning-rate."""
     target_entropy: float | None = None
-    """Entropy that the temperature aims at; by default minus the number of action dimensions."""
+    """Target entropy of the temperature; by default minus the number of action dimensions."""
     exploration: Literal["sample", "mean-plus-noise"] = "sample"
     """Actions while training: samples of the policy, or its mean plus Gaussian noise as in the authors' code."""
 
@@ -61,7 +63,7 @@ class Pieces:
     log_prob_floor: float
 
     def init(self, key: Key) -> State:
-        """Fresh networks; the targets start as exact copies, the temperature at 1."""
+        """New networks; target networks start as exact copies, the temperature at 1."""
         actor_key, critic_key = jax.random.split(key)
         example = self.spec.example()
         critics = self.critics.init(critic_key, example.obs, example.action)
@@ -80,7 +82,7 @@ class Pieces:
     def look_ahead(
         self, actor: Params, critics: Ensemble, target_critics: Params, next_obs: Array, key: Key
     ) -> tuple[Array, Array]:
-        """Values of a′ ~ π(s′) by the target critics, members first, and log π(a′|s′)."""
+        """Target critics' values of a′ ~ π(s′), members first, and log π(a′|s′)."""
         action_key, dropout_key = jax.random.split(key)
         next_action, log_prob = self.sample(actor, next_obs, action_key)
         return critics(target_critics, next_obs, next_action, key=dropout_key), log_prob
@@ -88,7 +90,7 @@ class Pieces:
     def update_critics(
         self, critics: Trained, batch: Transition, error: Callable[[Array], Array], key: Key
     ) -> tuple[Trained, Metrics]:
-        """One step down the error of the critics' values of the batch's actions."""
+        """One optimiser step on the error of the critics' values of the batch."""
         return regress(self.critics, critics, self.critic_optimiser, batch, error, key)
 
     def update_actor(
@@ -120,22 +122,22 @@ class Pieces:
         return targets.soft_update(target_critics, critics.params, self.tau)
 
     def exploit(self, state: State, obs: Array) -> Array:
-        """tanh of the mean."""
+        """Greedy action: tanh of the mean."""
         return jnp.tanh(self.actor.apply(state.actor.params, obs)[0])
 
     def explore(self, state: State, obs: Array, step: Array, key: Key) -> Array:
-        """A sample, or the mean plus noise."""
+        """A sample of the policy, or its greedy action plus Gaussian noise."""
         if self.exploration == "mean-plus-noise":
             return gaussian_noise(self.exploit(state, obs), self.exploration_noise, key)
         return self.sample(state.actor.params, obs, key)[0]
 
     def appraise(self, state: State, obs: Array, key: Key) -> Appraisal:
-        """A sample of the policy and its value by the mean of all critics."""
+        """A sample of the policy and its mean value over all critics."""
         action, log_prob = self.sample(state.actor.params, obs, key)
         return Appraisal(action, self.mean_q(state, obs, action), log_prob, jnp.exp(state.log_alpha.params))
 
     def mean_q(self, state: State, obs: Array, action: Array) -> Array:
-        """The mean of all critics, and of their atoms where they have any, (batch,)."""
+        """Mean over all critics, and over their atoms if they have any, (batch,)."""
         q = self.critics(state.critics.params, jnp.asarray(obs), action)
         return q.mean(axis=tuple(axis for axis in range(q.ndim) if axis != 1))
 
@@ -151,7 +153,7 @@ def pieces(
     critic_start: Start = torch_default,
     log_prob_floor: float = 0.0,
 ) -> Pieces:
-    """The parts for an environment, with this number of critics."""
+    """Networks and optimisers for an environment, with this number of critics."""
     action_size = continuous_control(spec, type(config).__name__)
     return Pieces(
         spec,

@@ -1,0 +1,253 @@
+"""`smrl compare`: what is run, what is shown, and what happens to the runs when things go wrong."""
+
+import itertools
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import imageio.v3 as iio
+import pytest
+from commands import TESTS, run, start
+from printing_envs import LINES
+
+import smrl
+from smrl.cli.main import main
+from smrl.errors import SmrlError
+from smrl.runs import checkpoint
+from smrl.runs.directory import RunDirectory
+
+SHORT = ["--steps", "60", "--warmup", "20", "--eval-every", "20", "--eval-episodes", "2"]
+SMALL = ["--actor-hidden", "8", "--critic-hidden", "8", "--batch-size", "8"]
+PATH = os.pathsep.join([str(TESTS), str(Path(__file__).parent)])
+
+
+def runs_in(folder: Path) -> list[smrl.Run]:
+    return [smrl.load(config.parent) for config in sorted(folder.glob("runs/*/*/seed*/config.json"))]
+
+
+def test_compare(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "ddpg", "Pendulum-v1", "--reuse", "1", "2:30,1", "--seeds", "2", "--target", "-2000"]
+    main([*words, *SHORT, *SMALL, "--quiet"])
+    text = capsys.readouterr().out
+    assert "−2,000" in text
+    assert "60 (2 of 2)" not in text, "the target is reached at the first evaluation"
+    assert "20 (2 of 2)" in text
+    found = [(one.settings.reuse, one.settings.seed) for one in runs_in(in_tmp_path)]
+    assert sorted(found) == [("1", 0), ("1", 1), ("2:30,1", 0), ("2:30,1", 1)]
+    (picture,) = in_tmp_path.glob("runs/Pendulum-v1/ddpg-reuse-*.png")
+    assert str(picture.relative_to(in_tmp_path)) in text.replace("\n", "")
+    assert iio.imread(picture).shape[0] > 300
+
+    main([*words, *SHORT, *SMALL, "--quiet"])
+    assert capsys.readouterr().out == text, "finished runs are shown again, in the same picture"
+    assert list(in_tmp_path.glob("runs/Pendulum-v1/*.png")) == [picture]
+
+
+def test_compare_sweeps_any_setting_of_several_algorithms(
+    in_tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", "ddpg", "td3", "Pendulum-v1", "--reuse", "1", "--seeds", "1", *SHORT, "--batch-size", "8"]
+    words += ["--critic-hidden", "8", "--actor-hidden", "8", "4,4", "--layer-norm", "--delay", "1", "2"]
+    main([*words, "--quiet"])
+    found = [one.settings for one in runs_in(in_tmp_path)]
+    assert {(one.algorithm, one.hyper.actor_hidden, getattr(one.hyper, "delay", None)) for one in found} == {
+        ("ddpg", (8,), None),
+        ("ddpg", (4, 4), None),
+        *itertools.product(["td3"], [(8,), (4, 4)], [1, 2]),
+    }
+    assert all(one.hyper.layer_norm for one in found)
+    text = capsys.readouterr().out
+    assert text.count("TD3") == 4
+    assert "4×4" in text
+    assert list(in_tmp_path.glob("runs/Pendulum-v1/ddpg-td3-actor_hidden-delay-*.png"))
+
+
+def test_a_failed_run_is_named_and_the_others_are_shown(in_tmp_path: Path) -> None:
+    """The environment fails where a step is repeated, so only one of the two runs can end well."""
+    (in_tmp_path / "picky.py").write_text(PICKY)
+    words = ["compare", "ddpg", "picky:make", "--seeds", "1", "--reuse", "1", "--action-repeat", "1", "2"]
+    code, text, errors = run(*words, *SHORT, *SMALL, "--quiet", PYTHONPATH=f"{PATH}{os.pathsep}{in_tmp_path}")
+    assert code == 2
+    assert text.count("DDPG") == 1
+    assert "learning curves: " in text
+    (line,) = errors.splitlines()
+    assert line.startswith("smrl: DDPG, reuse 1, action repeat 2, seed 0 failed: ")
+    assert "it broke at step 30" in line
+
+
+PICKY = """
+from broken_envs import Toy
+
+class Picky(Toy):
+    count = 0
+    def step(self, action):
+        Picky.count += 1
+        if Picky.count == 30 and REPEATED:
+            raise ValueError("it broke at step 30")
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, self.steps >= 10, info
+
+import sys
+REPEATED = '"action_repeat": 2' in " ".join(sys.argv)
+make = Picky
+"""
+
+
+def test_compare_says_what_its_runs_say(in_tmp_path: Path) -> None:
+    words = ["compare", "ddpg", "broken_envs:Broken/Raises-v0", "--reuse", "1", "--seeds", "1", *SHORT, "--quiet"]
+    code, text, errors = run(*words)
+    assert (code, text) == (2, "")
+    assert errors.startswith("smrl: DDPG, reuse 1, seed 0 failed: at step 5: ")
+    assert "the simulator exploded" in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_process_that_dies_is_named(in_tmp_path: Path) -> None:
+    """By a signal, or by an exception that is no sentence: what it printed is kept."""
+    (in_tmp_path / "deadly.py").write_text(DEADLY)
+    for death, sentence in {"signal": "was ended by SIGKILL", "exception": "ZeroDivisionError: a bug"}.items():
+        words = ["compare", "ddpg", "deadly:make", "--reuse", "1", "--seeds", "1", *SHORT, *SMALL, "--runs", death]
+        code, _, errors = run(*words, "--quiet", PYTHONPATH=f"{PATH}{os.pathsep}{in_tmp_path}", DEATH=death)
+        (log,) = in_tmp_path.glob(f"{death}/*/*/seed0/output.log")
+        assert code == 2
+        assert errors.count("\n") == 1
+        assert sentence in errors
+        assert f"{log.relative_to(in_tmp_path)}." in errors
+        assert "the last words" in log.read_text()
+
+
+DEADLY = """
+import os, signal, sys
+from broken_envs import Toy
+
+class Deadly(Toy):
+    def close(self):
+        pass
+    def step(self, action):
+        print("the last words", flush=True)
+        if os.environ["DEATH"] == "signal":
+            os.kill(os.getpid(), signal.SIGKILL)
+        import smrl.training.recorder
+        smrl.training.recorder.Recorder.advance = lambda *words: 1 / 0 if False else bug()
+        return super().step(action)
+
+def bug():
+    raise ZeroDivisionError("a bug")
+
+make = Deadly
+"""
+
+
+def test_an_environment_that_prints(in_tmp_path: Path) -> None:
+    """Whatever it prints, also past Python, is no news; it is kept beside the run."""
+    words = ["compare", "ddpg", "printing_envs:Printing-v0", "--reuse", "1", "--seeds", "2", *SHORT, *SMALL]
+    code, text, errors = run(*words, PYTHONPATH=PATH)
+    assert code == 0, errors
+    assert "DDPG" in text
+    assert "simulator" not in text + errors
+    assert errors.count("return") == 6
+    logs = list(in_tmp_path.glob("runs/*/*/seed*/output.log"))
+    assert [log.read_text().count("\n") for log in logs] == [LINES, LINES]
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait while a process runs; a minute at most."""
+    for _ in range(600):
+        if condition():
+            return
+        with pytest.MonkeyPatch.context():
+            try:
+                process.wait(0.1)
+            except subprocess.TimeoutExpired:
+                continue
+    raise AssertionError("it did not happen within a minute")
+
+
+def endless(folder: Path, *words: object) -> subprocess.Popen[str]:
+    """A comparison that takes hours, once both its runs have made their first evaluation."""
+    long = ["--steps", "1000000", "--warmup", "20", "--eval-every", "20", "--eval-episodes", "1", *SMALL]
+    process = start("compare", "ddpg", "broken_envs:Broken/Toy-v0", "--reuse", "1", "--seeds", "2", *long, *words)
+    files = [folder / "runs"]
+
+    def have_begun() -> bool:
+        files[:] = folder.glob("runs/*/*/seed*/evaluations.csv")
+        return len(files) == 2 and all(file.read_text().count("\n") > 1 for file in files)
+
+    until(have_begun, process)
+    return process
+
+
+def have_ended(folder: Path) -> bool:
+    """Whether nobody trains the runs any more."""
+    try:
+        for config in folder.glob("runs/*/*/seed*/config.json"):
+            with RunDirectory(config.parent).locked():
+                pass
+    except SmrlError:
+        return False
+    return True
+
+
+def saved_steps(folder: Path) -> list[int | None]:
+    return [checkpoint.newest_step(path) for path in folder.glob("runs/*/*/seed*/checkpoint")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_comparison_saves_its_runs(number: signal.Signals, in_tmp_path: Path) -> None:
+    process = endless(in_tmp_path)
+    process.send_signal(number)
+    text, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert text == ""
+    assert "Traceback" not in errors
+    assert errors.splitlines()[-1] == "smrl: stopped; every run is saved, and the same command continues them."
+    assert have_ended(in_tmp_path)
+    steps = saved_steps(in_tmp_path)
+    assert len(steps) == 2
+    assert all(step and step >= 20 for step in steps)
+
+
+def test_runs_end_when_their_launcher_is_killed(in_tmp_path: Path) -> None:
+    """They notice that nobody listens, save themselves and end."""
+    process = endless(in_tmp_path, "--checkpoint-seconds", "1000000")
+    assert saved_steps(in_tmp_path) in ([], [None, None])
+    process.kill()
+    process.communicate()
+    until(lambda: have_ended(in_tmp_path), process)
+    steps = saved_steps(in_tmp_path)
+    assert len(steps) == 2
+    assert all(step and step >= 20 for step in steps)
+
+
+def test_a_second_interrupt_leaves_no_process_behind(in_tmp_path: Path) -> None:
+    """Not even one whose environment hangs and which therefore never saves itself."""
+    words = ["compare", "ddpg", "hanging:make", "--reuse", "1", "--seeds", "2", *SHORT, *SMALL]
+    (in_tmp_path / "hanging.py").write_text(HANGING)
+    process = start(*words, PYTHONPATH=f"{PATH}{os.pathsep}{in_tmp_path}")
+    until(lambda: len(list(in_tmp_path.glob("hangs-*"))) == 2, process)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    assert "stopping after the present step" in process.stderr.readline()
+    assert not have_ended(in_tmp_path)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.endswith("smrl: interrupted.\n")
+    assert "Traceback" not in errors
+    assert have_ended(in_tmp_path)
+
+
+HANGING = """
+import os, pathlib, time
+from broken_envs import Toy
+
+class Hanging(Toy):
+    def step(self, action):
+        pathlib.Path(f"hangs-{os.getpid()}").touch()
+        while True:
+            time.sleep(1)
+
+make = Hanging
+"""

@@ -1,0 +1,96 @@
+"""What a learning step is made of: rounds, reuses, settling, the rule's carry, and resets."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from specs import vectors
+
+from smrl.smr import loop
+from smrl.smr.rules import Rule, rule_of
+from smrl.types import Algorithm, Appraisal, Tick, Transition
+
+
+class State(NamedTuple):
+    """How often each function was called, and what it saw."""
+
+    updates: Any
+    settled: Any
+    batch_keys: Any  # sum of a number that each batch's key gives
+    kept: Any
+
+
+def counting(keeps: bool = False, rounds: int = 2) -> Algorithm[State]:
+    """An algorithm that learns nothing and counts."""
+
+    def init(key: Any) -> State:
+        return State(jnp.int32(0), jnp.int32(0), jnp.float32(0), jax.random.uniform(key))
+
+    def update(state: State, batch: Transition, tick: Tick, key: Any) -> tuple[State, dict[str, Any]]:
+        number = jax.random.uniform(tick.batch_key)
+        state = state._replace(updates=state.updates + 1, batch_keys=state.batch_keys + number)
+        # Only the last round reports this, as REDQ's actor loss.
+        rare = jnp.where(tick.round == tick.rounds - 1, 7.0, jnp.nan)
+        return state, {"updates": state.updates.astype(float), "rare": rare, "settled": state.settled.astype(float)}
+
+    def settle(state: State, tick: Tick) -> State:
+        return state._replace(settled=state.settled + 10 * tick.step)
+
+    def nothing(*_: Any) -> Any:
+        return jnp.zeros(())
+
+    def reset(state: State, key: Any) -> State:
+        return init(key)._replace(kept=state.kept)
+
+    appraise: Any = lambda *_: Appraisal(nothing(), nothing(), nothing(), nothing())  # noqa: E731
+    return Algorithm(init, nothing, nothing, update, nothing, appraise, settle, reset if keeps else None, rounds=rounds)
+
+
+def batches(rounds: int) -> Transition:
+    example = vectors(3, 1).example(4)
+    return jax.tree.map(lambda field: jnp.zeros((rounds, *field.shape)), example)
+
+
+def learned_after(steps: int, times: Any, **algorithm: Any) -> tuple[loop.Learned[State], list[dict[str, Any]]]:
+    algorithm_made = counting(**algorithm)
+    rule: Rule = rule_of(times)
+    learn = loop.learner(algorithm_made, rule, fresh_batches=3)
+    learned, reports = loop.start(algorithm_made, rule, jax.random.key(0)), []
+    for step in range(1, steps + 1):
+        learned, report = learn(learned, batches(6), step, 100 * step, jax.random.key(step))
+        reports.append(report)
+    return learned, reports
+
+
+def test_updates_are_rounds_times_reuses_and_are_counted() -> None:
+    learned, _ = learned_after(3, "4:200,1")  # the rule sees environment steps: 100, 200, 300
+    assert int(learned.state.updates) == int(learned.updates) == 6 * (4 + 4 + 1)
+    assert int(learned.batches) == 6 * 3
+
+
+def test_a_step_is_settled_once_after_all_its_updates() -> None:
+    learned, reports = learned_after(2, 5)
+    assert int(learned.state.settled) == 10 + 20
+    assert [float(report["settled"]) for report in reports] == [0, 10], "during a step its settling is still to come"
+
+
+def test_reports_are_means_over_the_updates_that_have_them() -> None:
+    _, (report,) = learned_after(1, 5)
+    assert float(report["updates"]) == np.mean(range(1, 31))
+    assert float(report["rare"]) == 7
+
+
+def test_all_reuses_of_a_batch_share_its_key() -> None:
+    once, _ = learned_after(1, 1)
+    often, _ = learned_after(1, 5)
+    np.testing.assert_allclose(often.state.batch_keys, 5 * once.state.batch_keys, rtol=1e-6)
+
+
+def test_a_reset_is_a_new_agent_unless_the_algorithm_keeps_something() -> None:
+    for keeps in (False, True):
+        learned, _ = learned_after(2, 2, keeps=keeps)
+        new = loop.reset(counting(keeps), learned, jax.random.key(9))
+        assert int(new.state.updates) == 0
+        assert bool(new.state.kept == learned.state.kept) is keeps
+        assert (int(new.batches), int(new.updates)) == (12, 24), "the counts go on"

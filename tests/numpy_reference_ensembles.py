@@ -292,7 +292,7 @@ def redq_alpha(state: State, flavour: Flavour) -> float:
 def step_redq_policy(
     state: State, scoring: list[Adam], batch: Batch, noise: Floats, settings: Settings
 ) -> tuple[Adam, Adam, float]:
-    """The actor up the mean of all critics, and log α by the loss of either flavour, both at the old α; the actor's loss."""
+    """The actor up the mean of all critics, log α by the flavour's loss, both at the old α; and the actor's loss."""
     score, alpha = mean_score(values_of(scoring), batch.obs), redq_alpha(state, settings.flavour)
     actor_loss, by_actor, log_prob = scored_actor_loss(
         state.actor.values, score, batch.obs, noise, alpha, flavour=settings.flavour

@@ -19,6 +19,7 @@ from smrl.runs import checkpoint
 from smrl.studies import presets
 
 PAGE = Path(__file__).parents[1] / "docs" / "extend.md"
+DATACLASS = "from dataclasses import dataclass\n@dataclass\nclass C:\n"
 SHORT = [
     "--steps",
     "60",
@@ -105,11 +106,11 @@ def test_an_environment_and_a_hook(my_module: Any, in_tmp_path: Path) -> None:
         ("def broken(config, spec): ...", "must be annotated with a dataclass"),
         ("broken = 3", "must be a function"),
         (
-            "from dataclasses import dataclass\n@dataclass\nclass C:\n    x: int\ndef broken(config: C, spec): ...",
+            DATACLASS + "    x: int\ndef broken(config: C, spec): ...",
             "x of .* needs a default",
         ),
         (
-            "from dataclasses import dataclass\n@dataclass\nclass C:\n    gamma: int = 1\ndef broken(config: C, spec): ...",
+            DATACLASS + "    gamma: int = 1\ndef broken(config: C, spec): ...",
             "gamma of .* has the name of a setting",
         ),
     ],

@@ -38,7 +38,7 @@ class Entry:
     @cached_property
     def config(self) -> type[Any]:
         """The dataclass of its hyperparameters, from the function's annotation."""
-        parameters = [name for name in inspect.signature(self.make).parameters]
+        parameters = list(inspect.signature(self.make).parameters)
         kind = get_type_hints(self.make).get(parameters[0]) if parameters else None
         if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
             raise SmrlError(

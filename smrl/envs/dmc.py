@@ -1,7 +1,7 @@
 """The DeepMind Control suite, as ``dmc/cheetah-run`` or by Shimmy's Gymnasium id ``dm_control/cheetah-run-v0``.
 
-Both names make the same environment, which steps dm_control without Shimmy: the numbers are Shimmy's bit for bit, in
-fewer microseconds and as one vector. Importing this module does not import dm_control.
+Both names make the same environment, which steps dm_control directly: faster than Shimmy, bit for bit the same, and
+with one vector as observation. Importing this module does not import dm_control.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ from smrl.errors import SmrlError, nearest
 from smrl.plugins import in_words
 
 PREFIXES = ("dmc/", "dm_control/")
-LIMIT = 1000  # frames of an episode: the suite's own, which only LQR lacks
+LIMIT = 1000  # frames per episode for LQR, which has no time limit; all other tasks have this one
 UNBOUNDED, REACH = 1e9, 10.0  # LQR's actions are declared up to ±1e10, but its optimal controllers stay within ±10
-BACKEND = "MUJOCO_GL"  # the environment variable that chooses how dm_control draws
+BACKEND = "MUJOCO_GL"  # environment variable that chooses dm_control's renderer
 ADVICE = 'pip install "smrl[dmc]"'
 
 
 class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
     """One task of the suite.
 
-    Observations are the entries of dm_control's dictionary one after the other, in its order. An episode is truncated
-    at dm_control's time limit, 1000 frames; only LQR's tasks terminate. What happens after ``reset(seed)`` depends on
-    the seed and the actions alone.
+    Observations are the entries of dm_control's dictionary, concatenated in its order. Episodes are truncated at
+    dm_control's time limit, 1000 frames; only LQR's tasks terminate. An episode after ``reset(seed)`` depends on the
+    seed and the actions alone.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
             raise ValueError(f"the render mode is rgb_array or none, not {render_mode!r}")
         loader = suite()  # imports absl, whose logger the next line needs
         with _no_model_warnings():
-            # LQR draws its springs when it is made: from a fixed seed, so that the name stands for one system.
+            # LQR draws its springs at random when it is made; with a fixed seed its name stands for one system.
             env = loader.load(domain, task, task_kwargs={"random": 0})
         self._env, self._task, self._physics = env, env.task, env.physics
         self._physics.check_invalid_state = _InvalidState(self._physics)
         if render_mode is None and (domain, task) == ("quadruped", "escape"):
-            # Its reset makes a renderer to upload the new terrain, and would fail on a machine without OpenGL.
+            # Its reset makes a renderer to upload the new terrain, which fails on a machine without OpenGL.
             self._physics.__class__ = type("Physics", (type(self._physics),), {"contexts": None})
         self._substeps = round(env.control_timestep() / self._physics.timestep())
         self._limit = LIMIT if math.isinf(env._step_limit) else math.ceil(env._step_limit)
@@ -70,7 +70,7 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
         self.observation_space = Box(-np.inf, np.inf, (size,), np.float64)
         self.render_mode = render_mode
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": round(1 / env.control_timestep())}
-        # DrQ-v2's cameras: the quadruped's first one looks on from afar.
+        # Cameras as in DrQ-v2: the quadruped's first one is too far away.
         camera = (2 if domain == "quadruped" else 0) if camera is None else camera
         self._picture = {"height": height, "width": width, "camera_id": camera}
         self.spec = gymnasium.envs.registration.EnvSpec(
@@ -85,7 +85,7 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode; without a seed it goes on drawing from the last one's random numbers."""
+        """Start an episode; without a seed, the random numbers of the last seed go on."""
         super().reset(seed=seed)
         if seed is None and not self._is_seeded:
             seed = int(self.np_random.integers(2**32))
@@ -98,7 +98,7 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
         return _flat(entries), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Do an action for one frame, as dm_control's own environment does but without its records of it."""
+        """Do an action for one frame, as dm_control's environment does but without its bookkeeping."""
         if not self._frames_left:
             raise gymnasium.error.ResetNeeded("the episode is over or none has begun: call reset")
         task, physics = self._task, self._physics
@@ -107,13 +107,13 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
         task.after_step(physics)
         reward = float(task.get_reward(physics))
         obs = _flat(task.get_observation(physics))
-        discount = task.get_termination(physics)  # None, unless the task itself is over
+        discount = task.get_termination(physics)  # None, unless the task terminates
         self._frames_left = self._frames_left - 1 if discount is None else 0
         terminated = discount == 0
         return obs, reward, terminated, not (terminated or self._frames_left), {}
 
     def render(self) -> Any:
-        """A picture of the present state."""
+        """An image of the current state."""
         return None if self.render_mode is None else self._physics.render(**self._picture)
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ def _flat(entries: dict[str, Any]) -> np.ndarray:
 
 
 class _InvalidState:
-    """dm_control's check that a simulation made MuJoCo warn of nothing, without its allocations and Python loops."""
+    """dm_control's check for new MuJoCo warnings after a step, without its allocations and Python loops."""
 
     def __init__(self, physics: Any) -> None:
         self._physics = physics
@@ -143,12 +143,12 @@ class _InvalidState:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         counts = self._physics._warnings
         if kind is None and counts.tobytes() != self._before:
-            with self._judge():  # it raises, or logs if it was told to, where the counts exceed those of before
+            with self._judge():  # raises, or logs if configured so, where a count has grown
                 self._physics._warnings_before[:] = np.frombuffer(self._before, counts.dtype)
 
 
 def make(name: str, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
-    """Make a task of the suite by either of its names, or another of dm_control's by its id from Shimmy."""
+    """Make a task of the suite by either of its names, or another task of dm_control by its Shimmy id."""
     if importlib.util.find_spec("dm_control") is None:
         raise SmrlError(f"{name} needs an extra that is not installed: {ADVICE}")
     found = find(name)
@@ -168,7 +168,7 @@ def make(name: str, render_mode: str | None = None, **options: Any) -> gymnasium
 
 
 def find(name: str) -> tuple[str, str] | None:
-    """The domain and the task that a name stands for, if it is one of the suite's; - and _ count as the same."""
+    """Domain and task of a name, or None if it is not in the suite; - and _ are equivalent."""
     if not name.startswith(PREFIXES):
         return None
     return _by_name().get(re.sub(r"^dmc/cup(?=[-_])", "dmc/ball_in_cup", name).replace("-", "_"))
@@ -176,7 +176,7 @@ def find(name: str) -> tuple[str, str] | None:
 
 @functools.cache
 def _by_name() -> dict[str, tuple[str, str]]:
-    forms = ("dmc/{}_{}", "dm_control/{}_{}_v0", "dm_control/{}_{}")  # Gymnasium, too, lets the version be left out
+    forms = ("dmc/{}_{}", "dm_control/{}_{}_v0", "dm_control/{}_{}")  # as in Gymnasium, the version may be left out
     return {form.format(domain, task): (domain, task) for domain, task in suite().ALL_TASKS for form in forms}
 
 
@@ -186,9 +186,9 @@ def names() -> list[str]:
 
 
 def suite() -> Any:
-    """The module ``dm_control.suite``, imported without a word and also where nothing can be drawn."""
+    """Import ``dm_control.suite`` without warnings, also on machines that cannot render."""
     with warnings.catch_warnings():
-        # Without a screen glfw only warns, and dm_control would choose it. After an error dm_control tries EGL.
+        # Without a screen glfw only warns, and dm_control would choose it; after an error it tries EGL.
         warnings.filterwarnings("error", module="glfw")
         try:
             return importlib.import_module("dm_control.suite")
@@ -210,7 +210,7 @@ def suite() -> Any:
 
 @contextlib.contextmanager
 def _no_model_warnings() -> Iterator[None]:
-    """Do not log that models of the suite have deprecated attributes."""
+    """Suppress log messages about deprecated attributes in the suite's models."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -170,7 +170,7 @@ class Ensemble:
         return tuple(self.member.init(key, *inputs) for key in keys)
 
     def __call__(self, params: Params, *inputs: Array, key: Key | None = None) -> Array:  # (members, batch, …)
-        """What the members answer; with a key their dropout is active, each with a mask of its own."""
+        """Outputs of all members; with a key dropout is active, with a separate mask per member."""
 
         def answer(params: Params, key: Key | None) -> Any:
             return self.member.apply(params, *inputs, rngs=None if key is None else {"dropout": key})
@@ -182,7 +182,7 @@ class Ensemble:
         return jnp.stack([answer(params[index], None if keys is None else keys[index]) for index in members])
 
     def subset(self, params: Params, indices: Array) -> Params:
-        """The members at these places, as an ensemble of their number has them."""
+        """Parameters of the members at these indices, for an ensemble of that size."""
         if self.stacked:
             return jax.tree.map(lambda leaf: leaf[indices], params)
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)

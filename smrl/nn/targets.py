@@ -21,7 +21,7 @@ def soft_clipped_double(next_q: Array, log_prob: Array, alpha: Array) -> Array:
 
 
 def weighted_extremes(next_values: Array, nu: float) -> Array:
-    """V(s′) = ν min_k v_k + (1 − ν) max_k v_k: DARC's weighting of its actors' values; the leading axis is the actor."""
+    """V(s′) = ν min_k v_k + (1 − ν) max_k v_k: DARC's weighting of its actors' values; actors first."""
     return nu * next_values.min(axis=0) + (1 - nu) * next_values.max(axis=0)
 
 

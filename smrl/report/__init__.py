@@ -1,1 +1,1 @@
-"""Reading run directories: records → statistics → figures and tables. Needs no JAX."""
+"""Reports on runs: records → statistics → figures and tables. Needs no JAX."""

@@ -15,12 +15,12 @@ from smrl.runs.records import Record
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart, without the faint yellow
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-DASHES = ("-", "--", ":", "-.")  # the next one where the colours begin again
+DASHES = ("-", "--", ":", "-.")  # the next style when all colours are used
 INK, GREY, FAINT = "#333333", "#6E6E6E", "#E6E6E6"
 
 
 def learning_curves(records: Sequence[Record], path: Path, threshold: float | None = None) -> Path:
-    """Draw a panel per environment and a line per identity: mean over seeds, band of one standard deviation."""
+    """Draw a panel per environment and a line per identity (all settings but seed and steps): mean ± sd over seeds."""
     require(len(records) > 0, "there is no evaluation to draw yet; wait for the first one of a run.")
     found = curves(records)
     envs = list(dict.fromkeys(curve.env for curve in found))
@@ -57,12 +57,12 @@ def _draw(axes: Axes, curve: Curve, name: str, index: int) -> None:
         axes.fill_between(curve.steps, low, high, color=colour, alpha=0.15, linewidth=0)
         for record in curve.records:
             axes.plot(record.steps, record.returns, color=colour, alpha=0.3, linewidth=0.8)
-    marker = "o" if len(curve.steps) == 1 else ""  # a line of one point would not be seen
+    marker = "o" if len(curve.steps) == 1 else ""  # a line of one point is invisible
     axes.plot(curve.steps, curve.mean, dash, marker=marker, color=colour, linewidth=2, label=name)
 
 
 def tidy(axes: Axes, title: str) -> None:
-    """The look of every panel: a title, faint lines to read values by, and no frame."""
+    """Style of every panel: a title, faint grid lines and no frame."""
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(INK)
@@ -80,10 +80,10 @@ def tidy(axes: Axes, title: str) -> None:
 def _legend(figure: Figure, several: bool) -> None:
     lines = {str(line.get_label()): line for axes in figure.axes for line in axes.lines}
     shown = {name: line for name, line in lines.items() if not name.startswith("_")}
-    inches = 0.7 + 0.085 * max(len(name) for name in shown)  # the room that the longest entry takes
+    inches = 0.7 + 0.085 * max(len(name) for name in shown)  # width of the longest entry
     columns = max(1, min(len(shown), 3, int(figure.get_figwidth() / inches)))
     more_rows = max(0, -(-len(shown) // columns) - 2)
-    figure.set_figheight(figure.get_figheight() + 0.21 * more_rows)  # a long legend takes nothing from the panels
+    figure.set_figheight(figure.get_figheight() + 0.21 * more_rows)  # a long legend must not shrink the panels
     legend = figure.legend(
         list(shown.values()),
         list(shown),

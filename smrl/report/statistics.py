@@ -1,4 +1,4 @@
-"""What the seeds of the same settings have in common, in plain NumPy."""
+"""Statistics over runs that differ only in their seeds."""
 
 import re
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from smrl.runs.records import Record
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The runs of one identity on the steps that all of them have."""
+    """Runs of one identity (all settings but seed and steps), at the steps that all of them evaluated."""
 
     settings: dict[str, Any]  # of the first run; the others differ in seed and steps at most
     records: tuple[Record, ...]
     steps: NDArray[np.int64]
     mean: NDArray[np.float64]
-    sd: NDArray[np.float64]  # of the sample (n − 1); 0 for one run
+    sd: NDArray[np.float64]  # sample standard deviation (n − 1); 0 for one run
 
     @property
     def env(self) -> str:
@@ -75,12 +75,12 @@ def mean_steps_to(records: Sequence[Record], threshold: float) -> Reached:
 
 
 def sample_sd(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The standard deviation over the first axis (n − 1); 0 for one value."""
+    """Sample standard deviation (n − 1) over the first axis; 0 for one value."""
     return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(values[0])
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
-    """What settings are sorted by: nothing before numbers before texts, numbers in texts by their size."""
+    """Sort key of a setting: None, numbers, lists, texts; digits within a text compare as numbers."""
     if value is None:
         return (0,)
     if isinstance(value, int | float):

@@ -15,9 +15,9 @@ from smrl.runs.records import Record
 
 
 def comparison_table(records: Sequence[Record], threshold: float | None = None) -> Table:
-    """One row per identity, with a column for every setting that varies; ± is the standard deviation over the runs.
+    """One row per identity (all settings but seed and steps), a column per setting that varies; ± is the sd over runs.
 
-    An environment is a line of its own above its rows, for a column of long names would not leave room in a terminal.
+    The environment's name is a line above its rows: a column of long names would leave no room in a terminal.
     """
     found = curves(records)
     envs = list(dict.fromkeys(curve.env for curve in found))
@@ -39,7 +39,7 @@ def comparison_table(records: Sequence[Record], threshold: float | None = None) 
 
 def _empty_table(names: Sequence[str], threshold: float | None) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column("algorithm", overflow="fold")  # results are kept whole in a narrow terminal, the rest may wrap
+    table.add_column("algorithm", overflow="fold")  # in a narrow terminal names may wrap, results may not
     table.add_column("reuse", justify="right")
     for name in names:
         table.add_column(name.replace("_", "\n"), justify="right", overflow="fold")

@@ -1,8 +1,8 @@
-"""How numbers are written in figures and tables."""
+"""Format of numbers in figures and tables."""
 
 
 def number(value: float, size: float | None = None) -> str:
-    """A number with as many decimals as its size (or that of a given number) deserves.
+    """Format a number with 0 to 2 decimals, fewer for larger numbers; ``size`` decides if given.
 
     >>> number(-1234.5), number(-52.34), number(0.953), number(3.2, size=150)
     ('−1,234', '−52.3', '0.95', '3')

@@ -20,7 +20,7 @@ class Rule(Protocol):
     def init(self) -> Any:
         """The carry before the first step."""
 
-    def times(self, carry: Any, step: Array | int) -> Array | int:
+    def times(self, carry: Any, step: Any) -> Any:
         """M at an environment step, counted from 1."""
 
     def observe(self, carry: Any, report: Any) -> Any:

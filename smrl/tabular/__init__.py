@@ -1,3 +1,3 @@
-"""Tabular reinforcement learning: Q-learning and Q-SMR, grid worlds, and the paper's theorems as things that run."""
+"""Tabular reinforcement learning: Q-learning and Q-SMR on grid worlds."""
 
-from smrl.tabular import registration as registration  # importing the package makes its ids known to Gymnasium
+from smrl.tabular import registration as registration  # registers the Gymnasium ids

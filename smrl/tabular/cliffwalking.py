@@ -14,8 +14,8 @@ ROWS, COLUMNS = 4, 12
 START, GOAL = 36, 47  # a state is 12 · row + column
 CLIFF = range(37, 47)
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # (row, column) of the actions: up, right, down, left
-STEPS = 100  # of an episode by the paper's rules
-NO_LIMIT = int(np.iinfo(np.int32).max)  # Gymnasium's rules have no limit of their own
+STEPS = 100  # time limit of an episode by the paper's rules
+NO_LIMIT = int(np.iinfo(np.int32).max)  # Gymnasium's rules have no time limit
 
 GROUND: Colour = (238, 240, 232)
 LINE: Colour = (205, 208, 198)
@@ -23,7 +23,7 @@ ROCK: Colour = (112, 72, 60)
 
 
 def cliffwalking_task(rules: Rules = "paper") -> GridTask:
-    """The tables; the paper's cliff ends the episode, Gymnasium's leads back to the start and the episode goes on."""
+    """Transition tables; the cliff ends the episode (paper) or leads back to the start (gymnasium)."""
     require(rules in ("paper", "gymnasium"), f"CliffWalking has the rules paper and gymnasium, not {rules!r}")
     cells = np.stack(np.divmod(np.arange(ROWS * COLUMNS), COLUMNS), axis=-1)
     moved = np.clip(cells[:, None] + np.array(MOVES), 0, (ROWS - 1, COLUMNS - 1))
@@ -44,9 +44,9 @@ def cliffwalking_task(rules: Rules = "paper") -> GridTask:
 
 
 class CliffWalking(TableEnv):
-    """CliffWalking: along the edge from the bottom left to the bottom right; the 100-step limit is in the class.
+    """CliffWalking: walk along the cliff from the bottom left to the bottom right.
 
-    By the rules ``gymnasium`` there is no limit, which is why the registration has none.
+    The time limit depends on the rules, so it is applied here and not by the registration.
     """
 
     def __init__(self, rules: Rules = "paper", render_mode: str | None = None) -> None:

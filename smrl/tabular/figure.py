@@ -1,4 +1,4 @@
-"""Q-learning and Q-SMR as a PNG: a row of panels per task, a line per reuse ratio."""
+"""Learning curves of Q-learning and Q-SMR as a PNG: a row of panels per task, a line per reuse ratio."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +34,7 @@ def draw(results: Mapping[str, Mapping[int, Result]], path: Path) -> Path:
             tidy(axes, f"{task}\n{title}" if axes is row[0] else title)
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             axes.set_xlabel("episode" if axes in grid[-1] else "", color=INK)
-        row[-1].set_ylim(bottom=0)  # no episode takes fewer steps, whatever the band says
+        row[-1].set_ylim(bottom=0)  # the band may reach below 0, steps cannot
     _legend(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, format="png")
@@ -42,7 +42,7 @@ def draw(results: Mapping[str, Mapping[int, Result]], path: Path) -> Path:
 
 
 def _values(result: Result) -> tuple[Numbers, ...]:
-    """What the panels show, of shape (seeds, episodes); not a number where the goal was not reached."""
+    """Values of the panels, (seeds, episodes); the steps are NaN where the goal was not reached."""
     steps = np.where(result.training_goal, result.training_steps, np.nan)
     return result.training_return.astype(float), result.greedy_return.astype(float), steps
 
@@ -60,7 +60,7 @@ def _line(axes: Axes, values: Numbers, colour: str, name: str) -> None:
 
 
 def running(values: Numbers, window: int) -> Numbers:
-    """The mean of a window around each value, which is cut at both ends.
+    """Moving average over a centred window, which is shorter at both ends.
 
     >>> running(np.array([0.0, 3.0, 6.0]), 3)
     array([1.5, 3. , 4.5])

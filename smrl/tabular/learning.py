@@ -1,11 +1,11 @@
 """Q-learning and Q-SMR: whole runs of many seeds as one compiled program.
 
     for t in range(T):                                   # environment steps
-        a = ε-greedy in Q(s, ·);  r, s' = what follows
+        a = ε-greedy in Q(s, ·);  r, s' = reward, next state
         for m in range(M):                               # the reuse loop of `smrl.reuse`, around `update`
             Q(s, a) ← (1 − α)·Q(s, a) + α·(r + γ·(1 − terminal)·max Q(s', ·))
 
-M = 1 is Q-learning. The maximum is read anew in each reuse, which matters where s' = s.
+M = 1 is Q-learning. The maximum is recomputed in each reuse, which matters where s' = s.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from smrl.smr.rules import rule_of
 from smrl.tabular.mdp import GridTask
 from smrl.types import Array, Key, Transition
 
-BLOCK = 64  # steps; drawn one by one, random numbers would take ten times as long as all the rest
+BLOCK = 64  # steps per draw of random numbers; one by one they would take ten times as long as all the rest
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class Rate:
     """The learning rate: ``alpha``, or h / (M·(t + t0)) by steps t from 0, or 1 / n^omega by visits n of (s, a)."""
 
     kind: Annotated[Literal["constant", "steps", "visits"], tyro.conf.arg(name="rate")] = "constant"
-    """The learning rate: constant, h/(M(t + t0)) by steps t, or 1/n^omega by visits n of a state and action."""
+    """Learning rate: constant, h/(M(t + t0)) by steps t, or 1/n^omega by visits n of a state-action pair."""
     alpha: float = 0.05
     """The constant learning rate."""
     h: float = 1.0
-    """Of the rate by steps."""
+    """Numerator h of the learning rate by steps."""
     t0: float = 1.0
-    """Of the rate by steps."""
+    """Offset t0 of the learning rate by steps."""
     omega: float = 0.77
-    """Of the rate by visits."""
+    """Exponent omega of the learning rate by visits."""
 
     def __post_init__(self) -> None:
         known = ("constant", "steps", "visits")
@@ -51,7 +51,7 @@ class Rate:
         require(0 <= self.omega < float("inf"), f"omega must be at least 0, not {self.omega:g}.")
 
     def at(self, step: Array, visits: Array, times: Array) -> Array:
-        """The rate at a step (from 0) that visits its (s, a) for the n-th time and is reused so many times."""
+        """Learning rate at a step (from 0), given the visits of (s, a) with this one, and M = ``times``."""
         if self.kind == "steps":
             return self.h / (times * (step + self.t0))
         return visits.astype(jnp.float32) ** -self.omega if self.kind == "visits" else jnp.float32(self.alpha)
@@ -68,7 +68,7 @@ class Settings:
     epsilon: float = 0.1
 
     def __post_init__(self) -> None:
-        rule_of(self.reuse)  # refuses what is no rule
+        rule_of(self.reuse)  # raises an error for what is no rule
         require(self.episodes >= 1, f"episodes must be at least 1, not {self.episodes}.")
         require(0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma:g}.")
         require(0 <= self.epsilon <= 1, f"epsilon must be from 0 to 1, not {self.epsilon:g}.")
@@ -76,7 +76,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What came of it, each of shape (seeds, episodes) but the last; greedy ones are of the episode that follows."""
+    """Results, (seeds, episodes) except for ``q``; a greedy episode follows each training episode."""
 
     training_return: np.ndarray
     training_steps: np.ndarray
@@ -84,7 +84,7 @@ class Result:
     greedy_return: np.ndarray
     greedy_steps: np.ndarray
     greedy_goal: np.ndarray
-    q: np.ndarray  # (seeds, states, actions): the table at the end
+    q: np.ndarray  # (seeds, states, actions): the final Q-table
 
 
 class Tables(NamedTuple):
@@ -99,7 +99,7 @@ class Tables(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """A training episode so far, with all that was learned before."""
+    """State of a run: Q-table, visit counts, and the current training episode."""
 
     q: Array
     visits: Array
@@ -111,7 +111,7 @@ class Walk(NamedTuple):
 
 
 def update(q: Array, batch: tuple[Transition, Array], _: Key) -> tuple[Array, tuple[()]]:
-    """One update of the table on one transition (its observations are states), with a learning rate."""
+    """One update of the Q-table on a transition, whose observations are states, with a learning rate."""
     seen, rate = batch
     target = seen.reward + seen.discount * q[seen.next_obs].max()
     here = seen.obs, seen.action
@@ -119,7 +119,7 @@ def update(q: Array, batch: tuple[Transition, Array], _: Key) -> tuple[Array, tu
 
 
 def draws(root: Key, block: Array | int) -> Array:
-    """For each of the ``BLOCK`` steps of a block two uniform numbers: whether it explores, and where to."""
+    """Two uniform numbers for each step of a block: whether to explore, and which random action."""
     return jax.random.uniform(randomness.at(root, block), (BLOCK, 2))
 
 
@@ -138,18 +138,18 @@ def learn(tasks: GridTask | Sequence[GridTask], settings: Settings, seeds: Seque
 
 @partial(jax.jit, static_argnums=2)
 def _learn(tables: Tables, seeds: Array, settings: Settings) -> tuple[Array, ...]:
-    # One seed after the other: in a vmapped while_loop all wait for the slowest, and every step copies every table.
+    # Not vmapped over seeds: in a vmapped while_loop all wait for the slowest, and every step copies every table.
     return jax.lax.map(lambda item: _run(item[0], item[1], settings), (tables, seeds))
 
 
 def _run(task: Tables, seed: Array, settings: Settings) -> tuple[Array, ...]:
     rule = rule_of(settings.reuse)
     repeat = reuse(update, rule)
-    root = randomness.key(seed, randomness.Purpose.EXPLORE)  # type: ignore[arg-type]  # a traced number serves as well
+    root = randomness.key(seed, randomness.Purpose.EXPLORE)  # type: ignore[arg-type]  # a traced seed works too
 
     def step(numbers: Array, walk: Walk) -> Walk:
         explore, where = numbers[walk.step % BLOCK]
-        greedy = jnp.argmax(walk.q[walk.state]).astype(jnp.int32)  # the first of equals
+        greedy = jnp.argmax(walk.q[walk.state]).astype(jnp.int32)  # ties go to the first action
         here = walk.state, jnp.where(explore < settings.epsilon, (where * walk.q.shape[1]).astype(jnp.int32), greedy)
         visits = walk.visits.at[here].add(1)
         rate = settings.rate.at(walk.step, visits[here], jnp.asarray(rule.times((), walk.step + 1)))
@@ -179,10 +179,10 @@ def _run(task: Tables, seed: Array, settings: Settings) -> tuple[Array, ...]:
 
 
 def _greedy_episode(task: Tables, q: Array) -> tuple[Array, Array, Array]:
-    """Return, steps and arrival of the greedy policy.
+    """Return, steps and success of a greedy episode.
 
-    It is followed by doubling: what 2ᵏ steps do from every state gives what 2ᵏ⁺¹ do, so that a policy that walks in
-    circles until the time-out costs no more than another. An episode that is over stays in a state after the last.
+    Computed by doubling: the effect of 2ᵏ steps from every state, applied twice, is that of 2ᵏ⁺¹ steps. So a policy
+    that walks in circles until the time-out costs no more than another. An extra state absorbs episodes that ended.
     """
     end = q.shape[0]
     here = jnp.arange(end), jnp.argmax(q, 1)

@@ -1,4 +1,4 @@
-"""The random mazes of gym-maze, re-made: ``maze-random-20x20-plus-v0`` and its relatives."""
+"""Random mazes by the rules of gym-maze: ``maze-random-20x20-plus-v0`` and other sizes."""
 
 import colorsys
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from smrl.tabular.mdp import GridTask
 from smrl.tabular.table_env import AGENT, GREEN, GREY, Colour, TableEnv, ended_at, paint_disc
 
 MOVES = ((0, -1), (0, 1), (1, 0), (-1, 0))  # (x, y) of the actions N, S, E, W; y points downwards
-BITS = (1, 4, 2, 8)  # of a removed wall, per action: N=1, E=2, S=4, W=8
+BITS = (1, 4, 2, 8)  # bit of a removed wall, per action: N=1, E=2, S=4, W=8
 OPPOSITE = (1, 0, 3, 2)
 COMPASS = (0, 2, 1, 3)  # gym-maze lists neighbours in the order N, E, S, W
-LOOPS = 0.2  # the share of cells that break one wall more in a "plus" maze
-DRAWS = 1000  # of portals until all cells can be reached; one is nearly always enough
+LOOPS = 0.2  # share of cells that remove one more wall in a "plus" maze
+DRAWS = 1000  # attempts to place the portals so that all cells are reachable; one is nearly always enough
 
 PAPER: Colour = (250, 250, 246)
 WALL: Colour = (44, 48, 56)
@@ -28,7 +28,7 @@ class Maze:
     """A square maze; a cell's id is y · size + x, the start is the first cell and the goal the last."""
 
     size: int
-    passages: np.ndarray  # bool (y, x, action): one can walk from here that way
+    passages: np.ndarray  # bool (y, x, action): whether this way is open
     portals: np.ndarray  # int (pairs, 2): cell ids
     seed: int
 
@@ -36,7 +36,7 @@ class Maze:
 def generate(size: int = 20, plus: bool = True, seed: int = 0, portals: int | None = None) -> Maze:
     """The maze of a seed; "plus" adds loops and round(size / 3) pairs of portals, unless their number is given.
 
-    The portals are drawn again where they cut cells off or trap the agent, as gym-maze's rules allow.
+    Portals that cut cells off or trap the agent, which gym-maze allows, are drawn again.
     """
     require(size >= 2, f"a maze has at least 2x2 cells, not {size}x{size}")
     require(seed >= 0, f"a maze's seed is a whole number from 0, not {seed}")
@@ -50,7 +50,7 @@ def generate(size: int = 20, plus: bool = True, seed: int = 0, portals: int | No
         bits = add_loops(bits, rng)
     passages = open_passages(bits)
     for _ in range(DRAWS):
-        # Shuffled, so that the pairs are as random as by gym-maze's second sampling.
+        # choice shuffles, so the pairing is random, as by gym-maze's second draw.
         drawn = rng.choice(np.arange(1, size**2 - 1), (pairs, 2), replace=False)
         if reachable(landings(passages, drawn)).all():
             return Maze(size, passages, drawn, seed)
@@ -58,12 +58,12 @@ def generate(size: int = 20, plus: bool = True, seed: int = 0, portals: int | No
 
 
 def carve(size: int, rng: np.random.Generator) -> np.ndarray:
-    """The bits of removed walls (y, x) after a depth-first search, which mark the entered cell's side only."""
+    """Bits of removed walls (y, x) by depth-first search; only the side of the entered cell is marked."""
     bits = np.zeros((size, size), np.uint8)
     stack = [(int(rng.integers(size)), int(rng.integers(size)))]
     while stack:
         x, y = stack.pop()
-        # The first cell was never entered and looks untouched: it may be entered once more, as in gym-maze.
+        # The first cell has no bit set, so it may be entered once more, as in gym-maze.
         ways = [way for way in COMPASS if (to := neighbour(size, x, y, way)) and not bits[to[1], to[0]]]
         if ways:
             way = ways[rng.integers(len(ways))]
@@ -74,7 +74,7 @@ def carve(size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def add_loops(bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The bits after a fifth of the cells, one after the other, have each broken one of their walls that stand."""
+    """Bits of removed walls after a fifth of the cells, in random order, have each removed one more wall."""
     size, bits = len(bits), bits.copy()
     for cell in rng.choice(size**2, round(size**2 * LOOPS), replace=False):
         y, x = divmod(int(cell), size)
@@ -87,7 +87,7 @@ def add_loops(bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def neighbour(size: int, x: int, y: int, way: int) -> tuple[int, int] | None:
-    """The cell next to this one, if there is one.
+    """The neighbouring cell in a direction, None outside the maze.
 
     >>> neighbour(20, 0, 0, 2), neighbour(20, 0, 0, 0)
     ((1, 0), None)
@@ -97,7 +97,7 @@ def neighbour(size: int, x: int, y: int, way: int) -> tuple[int, int] | None:
 
 
 def open_passages(bits: np.ndarray) -> np.ndarray:
-    """Which ways are open (y, x, action): those whose bit is set on either side, and none out of the maze."""
+    """Which ways are open (y, x, action): the bit is set on either side, and none leads out of the maze."""
     size = len(bits)
     passages = np.zeros((size, size, 4), bool)
     for y, x, way in np.ndindex(size, size, 4):
@@ -107,7 +107,7 @@ def open_passages(bits: np.ndarray) -> np.ndarray:
 
 
 def landings(passages: np.ndarray, portals: np.ndarray) -> np.ndarray:
-    """The cell reached from each by each action: walls stop, and entering a portal comes out of its partner, once."""
+    """Next cell by cell and action: walls block, and a portal leads to its partner and no further."""
     size = len(passages)
     cells = np.arange(size**2)
     partner = cells.copy()
@@ -119,7 +119,7 @@ def landings(passages: np.ndarray, portals: np.ndarray) -> np.ndarray:
 
 
 def reachable(next_state: np.ndarray) -> np.ndarray:
-    """Which cells can be reached from the first, by paths that may lead through the goal."""
+    """Which cells are reachable from the first, by paths that may pass through the goal."""
     seen = np.zeros(len(next_state), bool)
     front = np.array([0])
     while front.size:
@@ -129,7 +129,7 @@ def reachable(next_state: np.ndarray) -> np.ndarray:
 
 
 def maze_task(maze: Maze) -> GridTask:
-    """The tables: 1 at the goal, which ends the episode, and -0.1 / cells on every other step."""
+    """Transition tables: reward 1 at the goal, which ends the episode, and -0.1 / cells for every other step."""
     next_state = landings(maze.passages, maze.portals)
     cells = maze.size**2
     goal = cells - 1
@@ -141,8 +141,8 @@ def maze_task(maze: Maze) -> GridTask:
 class MazeEnv(TableEnv):
     """A maze; the observation is the state id y · size + x, and info["position"] is (x, y).
 
-    ``reset(seed=k)`` makes the maze of seed k; ``reset()`` keeps the maze, at first that of seed 0. Episodes are cut
-    after 100 · cells steps, here and not by the registration, because the limit depends on the size.
+    ``reset(seed=k)`` makes the maze of seed k; ``reset()`` keeps the maze, at first that of seed 0. Episodes are
+    truncated after 100 · cells steps, here and not by the registration, because the limit depends on the size.
     """
 
     def __init__(
@@ -153,14 +153,14 @@ class MazeEnv(TableEnv):
         super().__init__(maze_task(self.maze), render_mode)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        """Go back to the start, with a seed in its maze."""
+        """Go back to the start; a seed also makes its maze."""
         if seed is not None:
             self.maze = self.generate(seed=seed)
             self.task = maze_task(self.maze)
         return super().reset(seed=seed, options=options)
 
     def info(self) -> dict[str, Any]:
-        """The agent's place."""
+        """Position of the agent."""
         return {"position": (self.state % self.maze.size, self.state // self.maze.size)}
 
     def picture(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A finite deterministic task as tables, so that whole runs can be compiled."""
+"""A finite deterministic task as transition tables, so that whole runs can be compiled."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class GridTask:
-    """A deterministic task: what happens is looked up in tables of shape (states, actions)."""
+    """A deterministic task as transition tables of shape (states, actions)."""
 
     next_state: np.ndarray  # int32
     reward: np.ndarray  # float32
-    terminal: np.ndarray  # bool: the episode ends by this step, and nothing is bootstrapped
+    terminal: np.ndarray  # bool: the episode terminates, so there is no bootstrap
     start: int
     goal: int
-    max_steps: int  # of an episode, cut as a time-out
+    max_steps: int  # time limit; such an episode is truncated

@@ -1,4 +1,4 @@
-"""The Gymnasium ids of the grid worlds; their limits of steps are in the classes, because they depend on options."""
+"""Gymnasium ids of the grid worlds; their time limits are in the classes, because they depend on options."""
 
 import gymnasium
 

@@ -1,4 +1,4 @@
-"""What every environment made from tables shares: looking up what happens, and painting it."""
+"""Base class of environments with transition tables, and drawing."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ AGENT: Colour = (32, 92, 200)
 
 
 def ended_at(states: list[int], task: GridTask) -> GridTask:
-    """The task with nothing more to do or to earn in these states; whoever asks for their values gets zeros."""
+    """Make these states absorbing with zero reward, so that their values are zero."""
     task.next_state[states] = np.array(states)[:, None]
     task.reward[states] = 0
     task.terminal[states] = True
@@ -35,7 +35,7 @@ def paint_disc(picture: np.ndarray, centre: tuple[float, float], radius: float, 
 
 
 class TableEnv(gymnasium.Env[Any, Any]):
-    """An environment that looks up what happens; it truncates by itself after the task's ``max_steps`` steps."""
+    """An environment with transition tables; it truncates episodes after ``max_steps`` steps itself."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 - as in gymnasium.Env
 
@@ -56,7 +56,7 @@ class TableEnv(gymnasium.Env[Any, Any]):
         return self.state, self.info()
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        """Do an action; an episode that ends by its last step has ended and was not cut."""
+        """Do an action; an episode that terminates at the time limit is not truncated."""
         last = self.task.reward.shape[1] - 1
         require(self.action_space.contains(action), f"an action is a whole number from 0 to {last}, not {action}")
         row, self.steps = self.state, self.steps + 1
@@ -66,14 +66,14 @@ class TableEnv(gymnasium.Env[Any, Any]):
         return self.state, float(self.task.reward[row, action]), terminated, truncated, self.info()
 
     def info(self) -> dict[str, Any]:
-        """What is told besides the state."""
+        """The info dictionary."""
         return {}
 
     def render(self) -> Any:
-        """A picture of the grid with the agent, as an array of (height, width, 3) bytes."""
+        """An image of the grid with the agent, uint8 (height, width, 3)."""
         require(self.render_mode is not None, 'the environment was made without render_mode="rgb_array"')
         return self.picture()
 
     def picture(self) -> np.ndarray:
-        """Paint the present state."""
+        """Paint the current state."""
         raise NotImplementedError

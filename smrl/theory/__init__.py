@@ -1,1 +1,1 @@
-"""The paper's theorems as statements that are measured."""
+"""The paper's theorems, checked numerically."""

@@ -1,4 +1,4 @@
-"""The pictures of the theory, drawn without pyplot and its global state."""
+"""Figures of the theory, drawn without pyplot and its global state."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from smrl.theory.statements import Finding
 
 
 def draw_convergence(finding: Finding, path: Path) -> Path:
-    """Decaying rates against a constant one."""
+    """Plot the error with decaying learning rates and with a constant one."""
 
     def draw(axes: Axes) -> None:
         _bands(axes, finding)
@@ -24,7 +24,7 @@ def draw_convergence(finding: Finding, path: Path) -> Path:
 
 
 def draw_finite_time(finding: Finding, path: Path) -> Path:
-    """The error against T + t0, with the slope that the theorem gives."""
+    """Plot the error over T + t0, with the slope of the theorem."""
 
     def draw(axes: Axes) -> None:
         _bands(axes, finding)
@@ -39,7 +39,7 @@ def draw_finite_time(finding: Finding, path: Path) -> Path:
 
 
 def draw_rates(finding: Finding, path: Path) -> Path:
-    """The effective rate between its bounds."""
+    """Plot the effective learning rate between its bounds."""
 
     def draw(axes: Axes) -> None:
         for line, colour in zip(finding.lines, (GREY, *COLOURS), strict=False):

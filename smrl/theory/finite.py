@@ -1,4 +1,4 @@
-"""Small random MDPs as tables, their optimal values, and Q-learning with reuse by the loop, in float64."""
+"""Small random MDPs, their optimal values, and Q-learning with a reuse loop, in float64."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class FiniteMDP:
-    """A finite MDP; the reward of a step is uniform within ``noise`` of its mean, so it is bounded."""
+    """A finite MDP; rewards are uniform within ±``noise`` of their means, hence bounded."""
 
     transitions: Floats  # P[s, a, s'], each row a distribution
     rewards: Floats  # mean reward r[s, a]
@@ -21,7 +21,7 @@ class FiniteMDP:
     noise: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse tables that are no MDP."""
+        """Check that the tables define an MDP."""
         check_gamma(self.gamma)
         states, actions = self.rewards.shape
         require(self.transitions.shape == (states, actions, states), "transitions must be shaped (S, A, S).")
@@ -31,40 +31,40 @@ class FiniteMDP:
 
     @property
     def reward_bound(self) -> float:
-        """The largest |r_t| that can be seen, r_max."""
+        """r_max, the largest possible |r_t|."""
         return float(np.abs(self.rewards).max() + self.noise)
 
     @property
     def value_bound(self) -> float:
-        """r_max / (1 - γ), beyond which no value lies."""
+        """r_max / (1 - γ), the bound of all values."""
         return self.reward_bound / (1 - self.gamma)
 
 
 @dataclass(frozen=True, eq=False)
 class Behaviour:
-    """How the uniform policy visits the pairs (s, a), s major."""
+    """Markov chain of the pairs (s, a) under the uniform policy, ordered by s, then a."""
 
     chain: Floats  # (SA, SA)
     stationary: Floats  # (SA,)
-    mixing_time: int  # steps until every start is within 1/4 of the stationary distribution, in total variation
+    mixing_time: int  # steps until total variation from the stationary distribution is at most 1/4, for every start
 
     @property
     def rarest(self) -> float:
-        """μ_min, the stationary share of the pair that is visited least."""
+        """μ_min, the smallest stationary probability of a pair."""
         return float(self.stationary.min())
 
 
 def check_gamma(gamma: float) -> None:
-    """Refuse a discount outside [0, 1)."""
+    """Require a discount factor in [0, 1)."""
     require(0 <= gamma < 1, f"gamma must be at least 0 and below 1, not {gamma}.")
 
 
 def check_update(rate: ArrayLike, gamma: float, times: int) -> None:
-    """Refuse a learning rate outside [0, 1], a discount outside [0, 1) and fewer than one reuse."""
+    """Require a learning rate in [0, 1], a discount factor in [0, 1) and M of at least 1."""
     check_gamma(gamma)
     require(times >= 1, f"the reuse ratio M must be at least 1, not {times}.")
     rates = np.asarray(rate)
-    wrong = rates[~((rates >= 0) & (rates <= 1))]  # so that nan is wrong too
+    wrong = rates[~((rates >= 0) & (rates <= 1))]  # so that NaN is wrong too
     require(not wrong.size, f"the learning rate must be within [0, 1], not {next(iter(wrong), 0):g}.")
 
 
@@ -79,7 +79,7 @@ def random_mdp(
 ) -> FiniteMDP:
     """Draw transitions (flat Dirichlet) and mean rewards in [-1, 1].
 
-    ``stay`` is a chance to remain laid over the draw; ``nonreturnable`` forbids s' = s altogether.
+    With probability ``stay``, s' = s in place of the draw; ``nonreturnable`` rules out s' = s.
     """
     require(states >= 1 + nonreturnable and actions >= 1, "an MDP needs actions, and two states to leave one always.")
     require(0 <= stay <= 1, f"the chance to stay must be within [0, 1], not {stay}.")
@@ -91,14 +91,14 @@ def random_mdp(
 
 
 def value_iteration(mdp: FiniteMDP, tolerance: float = 1e-12) -> Floats:
-    """Q*, within the tolerance in the maximum norm."""
+    """Q* by value iteration, within the tolerance in the maximum norm."""
     values = np.zeros_like(mdp.rewards)
     while True:
         better = mdp.rewards + mdp.gamma * mdp.transitions @ values.max(-1)
-        # γ / (1 - γ) turns the last change into a bound on what is still missing
+        # by contraction, the remaining error is at most γ / (1 - γ) times the last change
         missing = np.abs(better - values).max() * mdp.gamma / (1 - mdp.gamma)
         values = better
-        # the second bound is where float64 itself ends
+        # the second bound is the precision of float64
         if missing <= max(tolerance, 1e-14 * mdp.value_bound):
             return values
 
@@ -113,9 +113,9 @@ def q_smr_step(
     gamma: float,
     times: int,
 ) -> Floats:
-    """Reuse one transition ``times`` times, reading the maximum afresh each time; the table given is left alone.
+    """The Q-table after M = ``times`` reuses of a transition, with the maximum recomputed each time; makes a copy.
 
-    The table is (S, A), or (R, S, A) with one transition, and where wanted one rate, per row.
+    The table is (S, A), or (R, S, A) with one transition per row; the rate may differ by row.
 
     >>> q_smr_step(np.zeros((2, 1)), 0, 0, 1.0, 1, 0.5, 0.9, 2)[:, 0].tolist()
     [0.75, 0.0]
@@ -136,7 +136,7 @@ def reuse_in_place(
     gamma: float,
     times: int,
 ) -> None:
-    """The loop that the theorems speak of, in float64 and independent of `smrl.reuse`, without checks or copies."""
+    """The reuse loop of the theorems, in place and without checks; independent of `smrl.reuse`."""
     rows = (np.arange(len(table)),) if table.ndim == 3 else ()
     pair, after = (*rows, state, action), (*rows, following)
     for _ in range(times):
@@ -144,14 +144,14 @@ def reuse_in_place(
 
 
 def effective_rate(rate: ArrayLike, times: int) -> Floats:
-    """1 - (1 - α)^M, exact to the last digits for small rates too."""
+    """Effective learning rate 1 - (1 - α)^M, accurate for small rates too."""
     check_update(rate, 0, times)
-    with np.errstate(divide="ignore"):  # α = 1 is log 0, and comes out as 1 as it should
+    with np.errstate(divide="ignore"):  # α = 1 gives log 0, and then correctly 1
         return np.asarray(-np.expm1(times * np.log1p(-np.asarray(rate, np.float64))))
 
 
 def behaviour(mdp: FiniteMDP, patience: int = 10_000) -> Behaviour:
-    """The uniform policy's chain over (s, a): its stationary distribution and mixing time."""
+    """Stationary distribution and mixing time of the pairs (s, a) under the uniform policy."""
     states, actions = mdp.rewards.shape
     size = states * actions
     chain = np.repeat(mdp.transitions.reshape(size, states), actions, axis=1) / actions

@@ -1,4 +1,4 @@
-"""The paper's finite-time bound, as things that run: its conditions, the rate measured, and where its proof breaks."""
+"""The paper's finite-time bound: its conditions, the measured rate of convergence, and where its proof breaks."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -8,16 +8,16 @@ import numpy as np
 
 from smrl.errors import SmrlError, require
 from smrl.theory.finite import Behaviour, FiniteMDP, Floats, Ints, behaviour, effective_rate, random_mdp
-from smrl.theory.statements import Finding
 from smrl.theory.limits import errors_along, line, slopes
+from smrl.theory.statements import Finding
 
 REUSES = (1, 2, 10)
-SPAN = 64  # the longest run, in multiples of t0
+SPAN = 64  # steps of the longest run, in multiples of t0
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What the theorem asks of the learning rate α_t = h / (M (t + t0)), taken with equality."""
+    """The theorem's conditions on the learning rate α_t = h / (M (t + t0)), met with equality."""
 
     h: float
     t0: int
@@ -37,7 +37,7 @@ class Conditions:
         return self.h / (times * (t + self.t0))
 
     def bound(self, mdp: FiniteMDP, steps: float, delta: float = 0.05) -> float:
-        """The bound with the constants of the proof's last display, at confidence 1 - δ; M does not occur in it."""
+        """Bound on the error with the constants of the proof's last display, at confidence 1 - δ; independent of M."""
         left, late = 1 - mdp.gamma, steps + self.t0
         logarithm = log(2 * (self.delay + 1) * steps**2 * mdp.rewards.size / delta)
         first = 72 * sqrt(2 * (self.delay + 1) * self.h / (self.rarest * late) * logarithm)
@@ -46,17 +46,17 @@ class Conditions:
 
 
 def example(seed: int) -> tuple[FiniteMDP, Behaviour, Conditions]:
-    """A random non-returnable MDP with noisy rewards, and what the theorem asks for it."""
+    """A random non-returnable MDP with noisy rewards, and the theorem's conditions for it."""
     mdp = random_mdp(np.random.default_rng(seed), 4, 2, gamma=0.8, noise=0.5, nonreturnable=True)
     found = behaviour(mdp)
     return mdp, found, Conditions.of(found, mdp.gamma)
 
 
-@cache  # two statements are read off the same runs
+@cache  # two statements use the same runs
 def trials(seed: int, rows: int, span: int) -> tuple[Floats, Floats]:
-    """T + t0 at the checkpoints, and the errors there, (M, checkpoints, rows), with the rates of the theorem.
+    """T + t0 at the checkpoints, and the errors there, (M, checkpoints, rows), with the theorem's learning rates.
 
-    Single updates of rate 1-(1-α)^M stand for the loop, which they equal here because s' ≠ s always.
+    One update of rate 1-(1-α)^M replaces each loop of M reuses; both are equal because s' ≠ s always.
     """
     mdp, _, conditions = example(seed)
     checkpoints = [conditions.t0 * span >> k for k in range(4, -1, -1)]
@@ -70,7 +70,7 @@ def trials(seed: int, rows: int, span: int) -> tuple[Floats, Floats]:
 
 
 def finite_time(seed: int = 0, rows: int = 100, span: int = SPAN) -> Finding:
-    """The error falls like 1/√T with the rate that the theorem asks for, alike for all M."""
+    """The error falls like 1/√T with the theorem's learning rate, for every M."""
     mdp, found, conditions = example(seed)
     late, errors = trials(seed, rows, span)
     steps = late - conditions.t0
@@ -81,7 +81,7 @@ def finite_time(seed: int = 0, rows: int = 100, span: int = SPAN) -> Finding:
         f"slope of log error over log(T + t0) {texts}, T from {steps[0]:,.0f} to {steps[-1]:,.0f}; "
         f"μ_min {found.rarest:.3f}, t_mix {found.mixing_time}, h {conditions.h:.0f}, t0 {conditions.t0:,}"
     )
-    # an upper bound is also kept by a faster fall, so only a fall that is surely slower speaks against it
+    # a faster fall satisfies the bound too, so only a significantly slower one contradicts it
     holds = below and all(slope - half <= -0.5 for slope, half in fits)
     names = [f"M = {M}: slope −{-slope:.2f} ± {half:.2f}" for M, (slope, half) in zip(REUSES, fits, strict=True)]
     lines = tuple(line(name, late, part) for name, part in zip(names, errors, strict=True))
@@ -93,7 +93,7 @@ def sample_complexity(seed: int = 0, rows: int = 100, span: int = SPAN) -> Findi
     late, errors = trials(seed, rows, span)
     pooled = np.concatenate(list(errors), axis=1)
     rng = np.random.default_rng(seed)
-    # the bootstrap draws whole runs, because the errors along one run hang together
+    # the bootstrap draws whole runs, because the errors along one run are correlated
     draws = [pooled] + [pooled[:, rng.integers(pooled.shape[1], size=pooled.shape[1])] for _ in range(500)]
     exponents = [np.polyfit(np.log(np.quantile(draw, 0.95, axis=1)), np.log(late), 1)[0] for draw in draws]
     low, high = np.quantile(exponents[1:], [0.005, 0.995])
@@ -104,7 +104,7 @@ def sample_complexity(seed: int = 0, rows: int = 100, span: int = SPAN) -> Findi
 
 
 def bound_is_informative(seed: int = 0) -> Finding:
-    """From which T on the bound says more than that both tables lie within r_max/(1-γ)."""
+    """The T from which the bound is below the trivial one, 2 r_max/(1-γ)."""
     mdp, _, conditions = example(seed)
     steps = 1.0
     while conditions.bound(mdp, steps) >= 2 * mdp.value_bound:
@@ -118,7 +118,7 @@ def bound_is_informative(seed: int = 0) -> Finding:
 
 
 def exploration_condition(seed: int = 0) -> Finding:
-    """The proof asks P(i_t = i | τ steps ago) ≥ M μ_min/2, which no chain meets for large M."""
+    """The proof requires P(i_t = i | τ steps ago) ≥ M μ_min/2, which no chain satisfies for large M."""
     _, found, conditions = example(seed)
     least = float(np.linalg.matrix_power(found.chain, conditions.delay).min())
     allowed = 2 * least / conditions.rarest
@@ -140,7 +140,7 @@ def repaired_rate(points: int = 1000) -> Finding:
 
 
 def two_states_mix(seed: int = 0) -> Finding:
-    """Not every non-returnable MDP meets the theorem's assumption of mixing: with two states none does."""
+    """Not every non-returnable MDP mixes, as the theorem assumes: with two states none does."""
     mdp = random_mdp(np.random.default_rng(seed), 2, 2, nonreturnable=True)
     statement = "finite time (beyond the paper): every non-returnable MDP mixes"
     try:

@@ -1,4 +1,4 @@
-"""The paper's convergence theorem, as things that run: what vanishes, what does not, and what its proof leaves out."""
+"""The paper's convergence theorem: decaying and constant learning rates, and the step that its proof lacks."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,7 +18,7 @@ from smrl.theory.finite import (
 from smrl.theory.statements import Finding, Line
 
 Z99 = 2.576  # two-sided 99 % of the normal distribution
-EXPONENT = 0.8  # of the decaying rate 1/(1+n)^0.8, which meets the Robbins–Monro conditions
+EXPONENT = 0.8  # of the decaying rate 1/(1+n)^0.8, which satisfies the Robbins–Monro conditions
 CHUNK = 4096  # steps drawn at once, because single draws are slow
 
 
@@ -32,12 +32,12 @@ def errors_along(
 ) -> Floats:
     """‖Q_T - Q*‖∞ at the checkpoints, (checkpoints, rows), along the uniform policy's trajectories from Q = 0.
 
-    ``rate(t, n)`` gets the time and each row's earlier visits to its pair.
+    ``rate(t, n)`` gets the step and, per row, the number of earlier visits of the current (s, a).
     """
     optimal = value_iteration(mdp)
     states, actions = mdp.rewards.shape
     heaps = mdp.transitions.cumsum(-1)
-    heaps /= heaps[..., -1:]  # so that the last is 1 and rounding never leads to a forbidden state
+    heaps /= heaps[..., -1:]  # so that the last is 1 and rounding never yields an impossible state
     table, visits = np.zeros((rows, states, actions)), np.zeros((rows, states, actions), np.int64)
     state, every = rng.integers(states, size=rows), np.arange(rows)
     errors: list[Floats] = []
@@ -59,20 +59,20 @@ def errors_along(
 
 
 def slopes(x: Floats, errors: Floats) -> tuple[float, float]:
-    """Mean slope of log error against log x over the rows, and the half-width of its 99 % interval."""
+    """Mean slope of log error over log x, over the rows, and the half-width of its 99 % confidence interval."""
     centred = np.log(x) - np.log(x).mean()
     each = centred @ np.log(errors) / (centred @ centred)
     return float(each.mean()), float(Z99 * each.std(ddof=1) / np.sqrt(len(each)))
 
 
 def line(name: str, x: Sequence[int] | Floats, errors: Floats) -> Line:
-    """The mean over the rows with its 99 % interval."""
+    """Mean over the rows, with its 99 % confidence interval."""
     mean, half = errors.mean(1), Z99 * errors.std(1, ddof=1) / np.sqrt(errors.shape[1])
     return Line(name, np.array(x, np.float64), mean, mean - half, mean + half)
 
 
 def convergence(seed: int = 0, steps: int = 32_768, rows: int = 40, times: int = 10, constant: float = 0.1) -> Finding:
-    """With decaying rates the error goes to 0 even where s' = s is common; with a constant rate it stops short."""
+    """The error goes to 0 with decaying rates, even where s' = s is common, but not with a constant one."""
     rng = np.random.default_rng(seed)
     mdp = random_mdp(rng, 4, 2, gamma=0.7, noise=0.5, stay=0.3)
     checkpoints = [steps >> k for k in range(8, -1, -1)]
@@ -90,14 +90,14 @@ def convergence(seed: int = 0, steps: int = 32_768, rows: int = 40, times: int =
         f"mean error after {steps:,} steps {ends[0]:.3f}, still falling with slope {fall:.2f} ± {fall_half:.2f}; "
         f"constant rate: {ends[1]:.3f}, slope {flat:.2f} ± {flat_half:.2f} (M = {times})"
     )
-    # a constant rate must show no fall beyond a tenth of the decaying rate's, and a much larger rest
+    # the constant rate must show no significant slope, or under a tenth of the decaying rate's, and a larger error
     holds = fall + fall_half < 0 and abs(flat) < max(flat_half, 0.1 * abs(fall)) and ends[1] > 2 * ends[0]
     lines = tuple(line(name, checkpoints, part) for name, part in parts.items())
     return Finding("convergence: Q → Q* with decaying rates, not with a constant one", measured, bool(holds), lines)
 
 
 def sampled_bias(mdp: FiniteMDP, table: Floats, rate: float, times: int) -> float:
-    """How far the mean of what M reuses move towards lies from T Q, at the worst pair and without reward noise."""
+    """Bias of the backup that M reuses amount to, against the expected T Q; the largest of all pairs, without noise."""
     weight = float(effective_rate(rate, times))
     worst = 0.0
     for s, a in np.ndindex(*mdp.rewards.shape):
@@ -112,7 +112,7 @@ def sampled_bias(mdp: FiniteMDP, table: Floats, rate: float, times: int) -> floa
 
 
 def vanishing_bias(seed: int = 0, times: int = 10) -> Finding:
-    """What the proof leaves out: with s' = s the reuses are biased, by no more than γ (M-1) α 2 r_max/(1-γ)."""
+    """The step that the proof lacks: where s' = s, reuses are biased, by at most γ (M-1) α 2 r_max/(1-γ)."""
     rng = np.random.default_rng(seed)
     rates: Floats = np.exp2(-np.arange(2.0, 13.0))
     biases, fractions = [], []
@@ -130,20 +130,20 @@ def vanishing_bias(seed: int = 0, times: int = 10) -> Finding:
 
 
 def constant_fixed_point(gamma: float, stay: float, rate: float, times: int) -> tuple[float, float]:
-    """Q* and the mean that Q-SMR settles at, for one state of reward 1 that is left for good with chance 1 - stay."""
+    """Q* and the stationary mean of Q-SMR, for one state of reward 1 that is left for good with chance 1 - stay."""
     left, stayed = float(effective_rate(rate, times)), float(effective_rate(rate * (1 - gamma), times))
     weights = np.array([stay * stayed, (1 - stay) * left])
     return 1 / (1 - gamma * stay), float(weights @ [1 / (1 - gamma), 1.0] / weights.sum())
 
 
 def constant_rate_bias(seed: int = 0, steps: int = 4000, rows: int = 2000, times: int = 10) -> Finding:
-    """Not so: where s' = s is left to chance, a constant rate settles away from Q* in the mean, unlike Q-learning."""
+    """False: where s' = s is random, Q-SMR with a constant rate is biased in the mean, unlike Q-learning."""
     rng = np.random.default_rng(seed)
     gamma, stay, rate = 0.9, 0.5, 0.05
     optimal, predicted = constant_fixed_point(gamma, stay, rate, times)
     means = {}
     for count in (1, times):
-        table = np.zeros((rows, 2, 1))  # state 1 is the end, worth 0
+        table = np.zeros((rows, 2, 1))  # state 1 is terminal, of value 0
         zeros: NDArray[np.int64] = np.zeros(rows, np.int64)
         total = 0.0
         for step in range(steps // count):

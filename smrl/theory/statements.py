@@ -1,4 +1,4 @@
-"""The paper's statements on one update, as things that run: each function measures one and says whether it holds."""
+"""The paper's statements about one update; each function checks one numerically and says whether it holds."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ from smrl.smr.loop import reuse
 from smrl.theory.finite import FiniteMDP, Floats, check_update, effective_rate, q_smr_step, random_mdp
 from smrl.types import Array, Key
 
-ROUNDING = 1e-11  # of float64, over a few hundred operations on values of this size
+ROUNDING = 1e-11  # tolerance for float64, over a few hundred operations on values of this size
 RATIOS = (1, 2, 5, 10)
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """One line of a picture, with a band where there is one."""
+    """One line of a figure, with an optional band."""
 
     name: str
     x: Floats
@@ -27,7 +27,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """A statement, what was measured, whether it holds as the paper writes it, and the lines of its picture."""
+    """A statement, what was measured, whether it holds as the paper states it, and the lines of its figure."""
 
     statement: str
     measured: str
@@ -38,7 +38,7 @@ class Finding:
 def unrolled(
     table: Floats, state: int, action: int, reward: float, following: int, rate: float, gamma: float, times: int
 ) -> float:
-    """The update rule's right-hand side: (1-α)^M Q + Σ_i α (1-α)^i T Q^(M-1-i), from the loop's own tables."""
+    """The update rule's right-hand side: (1-α)^M Q + Σ_i α (1-α)^i T Q^(M-1-i), with the loop's tables."""
     check_update(rate, gamma, times)
     tables = [table]
     for _ in range(times - 1):
@@ -49,7 +49,7 @@ def unrolled(
 
 
 def update_rule(seed: int = 0, samples: int = 400) -> Finding:
-    """The loop is the weighted sum of its backups, whether or not s' = s."""
+    """M reuses equal the weighted sum of their backups, whether or not s' = s."""
     rng = np.random.default_rng(seed)
     largest = {False: 0.0, True: 0.0}
     for index in range(samples):
@@ -65,16 +65,16 @@ def update_rule(seed: int = 0, samples: int = 400) -> Finding:
 
 
 def stability(seed: int = 0, steps: int = 4000, rows: int = 64) -> Finding:
-    """No value leaves r_max / (1 - γ), for any transitions, any rates in [0, 1] and the worst rewards."""
+    """|Q| never exceeds r_max/(1-γ), for any transitions, any rates in [0, 1] and the worst rewards."""
     rng = np.random.default_rng(seed)
     states, actions, gamma = 4, 2, 0.9
     bound = 1 / (1 - gamma)
     table = rng.uniform(-bound, bound, (rows, states, actions))
-    table[0] = 0  # the paper's own start
+    table[0] = 0  # the paper's initial table
     largest = 0.0
     for _ in range(steps):
         s, after = rng.integers(states, size=(2, rows))
-        # half of the rows always get +1 or always -1, which drives the values to the bound itself
+        # half of the rows always get +1 or always -1, which drives their values to the bound
         reward = np.where(np.arange(rows) < rows // 2, rng.uniform(-1, 1, rows), np.arange(rows) % 2 * 2.0 - 1)
         times = int(rng.integers(1, 21))
         action, rate = rng.integers(actions, size=rows), rng.uniform(size=rows)
@@ -85,7 +85,7 @@ def stability(seed: int = 0, steps: int = 4000, rows: int = 64) -> Finding:
 
 
 def nonreturnable(seed: int = 0, samples: int = 400) -> Finding:
-    """Where s' ≠ s, M reuses are one update with rate 1-(1-α)^M; where s' = s they are not."""
+    """Where s' ≠ s, M reuses equal one update of rate 1-(1-α)^M; where s' = s they do not."""
     rng = np.random.default_rng(seed)
     gaps: dict[bool, list[float]] = {False: [], True: []}
     for index in range(samples):
@@ -104,7 +104,7 @@ def nonreturnable(seed: int = 0, samples: int = 400) -> Finding:
 
 
 def effective_rates(points: int = 2001) -> Finding:
-    """α ≤ 1-(1-α)^M ≤ min(1, Mα), and so the Robbins–Monro conditions carry over."""
+    """α ≤ 1-(1-α)^M ≤ min(1, Mα), so the Robbins–Monro conditions carry over."""
     rates = np.linspace(0, 1, points)
     worst, lines = 0.0, []
     for times in (*RATIOS, 20):
@@ -116,7 +116,7 @@ def effective_rates(points: int = 2001) -> Finding:
 
 
 def deep_sum(seed: int = 0, times: int = 10, rate: float = 0.05) -> Finding:
-    """M reuses of SGD are θ - α Σ ∇L(θ^(i)), by the package's own loop and a small network."""
+    """M reuses of SGD give θ - α Σ ∇L(θ^(i)), computed with `smrl.reuse` and a small network."""
     after, summed, enlarged = _deep(seed, times, rate)
     gap, apart = float(jnp.abs(after - summed).max()), float(jnp.abs(after - enlarged).max())
     measured = f"gap {gap:.1e} in float32; {apart:.3f} from one step of rate Mα (M = {times}, α = {rate:g})"
@@ -124,7 +124,7 @@ def deep_sum(seed: int = 0, times: int = 10, rate: float = 0.05) -> Finding:
 
 
 def deep_never_equal(times: int = 10, rate: float = 0.05) -> Finding:
-    """That this is never one step of rate Mα: a loss whose gradient does not change is a counter-example."""
+    """The claim that this never equals one step of rate Mα; a loss of constant gradient is a counter-example."""
     slope = jnp.array([1.0, -2.0])
     start = jnp.array([0.5, 0.25])
 
@@ -139,7 +139,7 @@ def deep_never_equal(times: int = 10, rate: float = 0.05) -> Finding:
 
 
 def _deep(seed: int, times: int, rate: float) -> tuple[Array, Array, Array]:
-    """The parameters after M reuses, by the sum of the M gradients, and after one step of M times the rate."""
+    """Parameters after M reuses, after a step by the sum of the M gradients, and after one step of rate Mα."""
     keys = jax.random.split(jax.random.key(seed), 4)
     x, y = jax.random.normal(keys[0], (32, 3)), jax.random.normal(keys[1], (32,))
     theta = jnp.concatenate([jax.random.normal(keys[2], (24,)), jax.random.normal(keys[3], (8,))]) * 0.5
@@ -156,12 +156,12 @@ def _deep(seed: int, times: int, rate: float) -> tuple[Array, Array, Array]:
         total = total + gradient(current)
         current = current - rate * gradient(current)
     summed, enlarged = theta - rate * total, theta - times * rate * gradient(theta)
-    after, _ = reuse(update, times)(jnp.array(theta), None, keys[0])  # a copy, for the state is donated
+    after, _ = reuse(update, times)(jnp.array(theta), None, keys[0])  # a copy, because the state is donated
     return after, summed, enlarged
 
 
 def _draw(rng: np.random.Generator, same: bool) -> tuple[FiniteMDP, Floats, tuple[int, int, float, int]]:
-    """A random MDP, a table within the bound, and a transition that stays where asked to."""
+    """A random MDP, a table within the bound, and a transition, with s' = s if ``same``."""
     mdp = random_mdp(rng, int(rng.integers(2, 6)), int(rng.integers(1, 4)), rng.uniform(0, 0.95))
     states, actions = mdp.rewards.shape
     table = rng.uniform(-mdp.value_bound, mdp.value_bound, (states, actions))

@@ -9,8 +9,6 @@ def continuous_control(spec: Spec, algorithm: str) -> int:
     if not isinstance(spec.action, Continuous):
         raise SmrlError(f"{algorithm} needs continuous actions, but this environment has {spec.action}.")
     if len(spec.obs.shape) != 1:
-        shape = "×".join(map(str, spec.obs.shape))
-        raise SmrlError(
-            f"{algorithm} needs a vector of observations, but this environment gives {spec.obs.dtype} images of {shape}."
-        )
+        images = f"{spec.obs.dtype} images of {'×'.join(map(str, spec.obs.shape))}"
+        raise SmrlError(f"{algorithm} needs a vector of observations, but this environment gives {images}.")
     return spec.action.size

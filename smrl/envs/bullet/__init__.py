@@ -1,6 +1,6 @@
-"""The PyBullet tasks of the paper, made anew from a description of pybullet-gym's "-MuJoCoEnv-v0" tasks.
+"""The PyBullet tasks of the paper, reimplemented from a description of pybullet-gym's "-MuJoCoEnv-v0" tasks.
 
-`registration.register` makes the ids known to Gymnasium; PyBullet itself is loaded with the first environment. Where
-the original has a quirk that changes the task, the quirk is the default, because published results have it, and a
-keyword that begins with ``repair_`` removes it.
+`registration.register` registers the ids with Gymnasium; PyBullet is imported with the first environment. Quirks of the
+original that change a task are kept by default, because published results include them; keywords that begin with
+``repair_`` remove them.
 """

@@ -12,21 +12,21 @@ from smrl.envs.bullet.world import TIME_STEP
 ANT = Robot(model="ant", power=2.5, coefficients=(100,) * 8, view=View(height=0.4, distance=4.0, yaw=30, pitch=-25))
 OBS_LENGTH = 111  # the last 84 are zeros, in place of the contact forces of the MuJoCo task
 HEIGHT, JOINTS = 0, slice(5, 13)  # indices of the torso's height and of the joints in an observation
-GOAL = 1000.0  # metres along x
+GOAL = 1000.0  # distance along x, in metres
 LOWEST = 0.26  # height of the torso below which the ant has fallen
-AT_LIMIT = 0.99  # share of the way from its centre to its limit at which a joint counts as at the limit
+AT_LIMIT = 0.99  # a joint counts as at its limit beyond this share of its range, from the centre
 LIMIT_COST = 0.1  # per joint at its limit
 
 
 class AntEnv(LocomotionEnv):
     """Walk to a far goal along x: the reward is progress, ±1 for being alive or not, and a cost per joint at its limit.
 
-    Observed are the torso's height and orientation (x, y, z, w), the joints' positions, the torso's velocity and
-    angular velocity, the joints' velocities and zeros.
+    Observations are the torso's height and orientation (x, y, z, w), the joint positions, the torso's velocity and
+    angular velocity, the joint velocities, and zeros.
 
-    ``repair_alive`` compares the torso's height with the least one. The original adds the height at the start, so that
-    an ant hardly ever counts as fallen. ``repair_progress`` measures progress by the mean of the ant's parts; the
-    original has the floor among them, which never moves, so that progress is worth 21/22 of itself.
+    ``repair_alive`` compares the torso's height alone with the threshold; the original adds the initial height to it,
+    so that an ant hardly ever counts as fallen. ``repair_progress`` measures progress by the mean position of the ant's
+    parts; the original includes the floor, which never moves, so that progress is scaled by 21/22.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class AntEnv(LocomotionEnv):
         positions, velocities = self.world.joint_states()
         place, orientation, velocity, spin = self.world.base_state()
         parts = [place, *self.world.link_positions()]
-        count = len(parts) + (not self.repair_progress)  # the floor's place is the origin
+        count = len(parts) + (not self.repair_progress)  # the floor is at the origin
         x, y = sum([part[0] for part in parts]) / count, sum([part[1] for part in parts]) / count
         self._distance = math.hypot(GOAL - x, y)
         return [place[2], *orientation, *positions, *velocity, *spin, *velocities]

@@ -1,4 +1,4 @@
-"""Pictures of a world, by the renderer that needs neither a screen nor a graphics card."""
+"""Images of a world, by PyBullet's software renderer, which needs neither a screen nor a GPU."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ LIGHT = (1, -2, 4)
 
 @dataclass(frozen=True)
 class View:
-    """Where the camera stands: it follows the torso over the ground, at a constant height."""
+    """Camera position relative to the torso, which it follows at a constant height."""
 
     height: float
     distance: float
@@ -22,7 +22,7 @@ class View:
 
 
 def picture(world: World, view: View) -> np.ndarray:
-    """What the camera sees, as an array of (height, width, 3) bytes."""
+    """Render an image, uint8 (height, width, 3)."""
     bullet = world.bullet
     x, y, _ = world.torso_position()
     target = x, y, view.height

@@ -1,4 +1,4 @@
-"""What all PyBullet tasks share: a robot that is moved by torques and starts near its loaded pose."""
+"""Base class of the PyBullet tasks: a robot that is moved by torques and starts near its loaded pose."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ START = 0.1  # each joint starts within ± this, in radians or metres
 
 @dataclass(frozen=True)
 class Robot:
-    """What is known of a robot besides its model."""
+    """Parameters of a robot besides its model."""
 
     model: str  # the name of its MJCF file
     power: float
@@ -29,7 +29,7 @@ class Robot:
 
 
 class LocomotionEnv(gymnasium.Env[np.ndarray, np.ndarray]):
-    """A robot in a world of its own; a subclass says what is observed and rewarded."""
+    """A robot in a world of its own; subclasses define observations and rewards."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 60}  # noqa: RUF012 - as in gymnasium.Env
 
@@ -40,7 +40,7 @@ class LocomotionEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.action_space = Box(-1.0, 1.0, (len(robot.coefficients),), np.float32)
         self.render_mode = render_mode
         self.ground = Surface()
-        self.links: Surface | None = None  # as in the model
+        self.links: Surface | None = None  # None: as in the model
         self._robot = robot
         self._torques = [robot.power * coefficient for coefficient in robot.coefficients]
         self._shape = (len(self._torques),)  # of actions
@@ -66,7 +66,7 @@ class LocomotionEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return self._begin(), {}
 
     def render(self) -> Any:
-        """A picture of the robot, as an array of (height, width, 3) bytes."""
+        """An image of the robot, uint8 (height, width, 3)."""
         require(self.render_mode is not None, 'the environment was made without render_mode="rgb_array"')
         return picture(self.world, self._robot.view)
 
@@ -77,12 +77,12 @@ class LocomotionEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             self._world = None
 
     def _begin(self) -> np.ndarray:
-        """Take note of where the episode starts; its first observation."""
+        """Record where the episode starts; return the first observation."""
         raise NotImplementedError
 
     def _act(self, action: np.ndarray) -> float:
-        """Simulate a step; the action's sum of squares."""
-        # For so few numbers lists are faster than arrays; the simulator is fast enough for this to matter.
+        """Simulate a step; return the action's sum of squares."""
+        # Lists are faster than arrays for so few numbers, and the simulator is fast enough for this to matter.
         given = np.asarray(action)
         if given.shape != self._shape:
             raise SmrlError(f"an action has the shape {self._shape}, not {given.shape}")

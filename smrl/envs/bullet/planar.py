@@ -16,7 +16,7 @@ MOST = 100.0  # an episode ends when a value other than height and angle exceeds
 
 @dataclass(frozen=True)
 class Posture:
-    """What ends an episode when it is left: bounds of the torso's height above its loaded place, and of its angle."""
+    """Range outside which an episode terminates: the torso's height above its loaded position, and its angle."""
 
     lowest: float
     highest: float
@@ -27,8 +27,8 @@ class Posture:
 class PlanarRobot(Robot):
     """A robot whose first three joints place the torso: along x, along z, around y."""
 
-    cost: float  # of an action, by its sum of squares
-    alive: float = 0.0  # reward of every step, the one that ends the episode too
+    cost: float  # coefficient of the action's sum of squares
+    alive: float = 0.0  # reward of every step, including the last
     fastest: float = np.inf  # observed velocities are clipped to ± this
     posture: Posture | None = None
     friction: Surface | None = None  # meant for the links; the original gives it to the ground
@@ -69,10 +69,10 @@ ROBOTS = {
 class PlanarEnv(LocomotionEnv):
     """Run along x: the reward is the torso's velocity, a bonus for not having fallen and a cost of the action.
 
-    Observed are the joints' positions, without x, and all their velocities.
+    Observations are the joint positions without x, and all joint velocities.
 
-    ``repair_friction`` gives HalfCheetah's spinning and rolling friction to its links. The original means to do so but
-    names the wrong body, and from the second episode on the ground has them; here it has them from the first.
+    ``repair_friction`` gives HalfCheetah's spinning and rolling friction to its links. The original names the wrong
+    body by mistake, so that the ground has it from the second episode on; here it has it from the first.
     """
 
     def __init__(self, robot: str, repair_friction: bool = False, render_mode: str | None = None) -> None:

@@ -1,6 +1,6 @@
 """The Gymnasium ids of the PyBullet tasks; importing this module does not import Gymnasium."""
 
-STEPS = 1000  # of an episode
+STEPS = 1000  # time limit of an episode
 PLANAR = {
     "HopperMuJoCoEnv-v0": "hopper",
     "Walker2DMuJoCoEnv-v0": "walker2d",
@@ -11,7 +11,7 @@ IDS = (*PLANAR, ANT)
 
 
 def register() -> None:
-    """Make Gymnasium know the ids that it does not know yet: it warns of an id that is registered twice."""
+    """Register the ids that Gymnasium does not know yet; it warns if an id is registered twice."""
     import gymnasium
 
     for id in IDS:

@@ -1,4 +1,4 @@
-"""PyBullet, without what it prints when it is imported."""
+"""PyBullet, imported without its start-up message."""
 
 import contextlib
 import functools
@@ -16,7 +16,7 @@ _redirection = threading.Lock()  # two threads redirecting at once would restore
 
 @functools.cache
 def simulator() -> Any:
-    """The module ``pybullet``, imported by the first call."""
+    """The module ``pybullet``, imported on the first call."""
     try:
         with _silence():
             return importlib.import_module("pybullet")

@@ -14,10 +14,10 @@ from smrl.envs.bullet.simulator import data_path, simulator
 TIME_STEP = 0.0165  # seconds of one step of the environment, which is one call of the simulator
 SUBSTEPS, SOLVER_ITERATIONS = 4, 5
 GRAVITY, CONTACT_ERP = -9.8, 0.9
-GAIN = 0.1  # of the motors, which have no force
+GAIN = 0.1  # of the joint motors, whose force is zero
 GROUND, ROBOT = 0, 1  # the bodies, numbered in the order of loading
-BASE = -1  # a body's first part, as PyBullet numbers it
-COLOUR = (0.95, 0.55, 0.25, 1.0)  # of the robot, because PyBullet leaves the model's own unread
+BASE = -1  # PyBullet's link number of a body's base
+COLOUR = (0.95, 0.55, 0.25, 1.0)  # of the robot, because PyBullet does not read the model's colours
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,12 @@ class Surface:
 
 
 class World:
-    """A physics client of its own with the ground and a robot.
+    """A physics client of its own, with the ground and a robot.
 
-    Two things make episodes repeat to the last bit. Contacts are solved in the order of the bodies' numbers
-    (``deterministicOverlappingPairs``): by default their order depends on addresses in memory, and then not even two
-    freshly loaded worlds do the same. And every episode has a freshly loaded world: PyBullet can restore a saved state,
-    but keeps the contacts of the moment before, so the next episode would depend on the last. `make bench` says what
-    loading costs.
+    Two things make episodes repeat bit for bit. Contacts are solved in the order of the bodies' numbers
+    (``deterministicOverlappingPairs``): by default their order depends on memory addresses, so that not even two
+    freshly loaded worlds agree. And every episode loads its world anew: PyBullet can restore a saved state, but keeps
+    the previous contacts, so that an episode would depend on the one before. `make bench` measures the cost of loading.
     """
 
     def __init__(self, model: str, ground: Surface, links: Surface | None = None) -> None:
@@ -67,7 +66,7 @@ class World:
 
     def torso_position(self) -> Sequence[float]:
         """The torso's centre of mass."""
-        return self._get_torso()[0]  # after a step, that of a link is one substep older than its joint's position
+        return self._get_torso()[0]  # after a step, a link's position is one substep older than its joint's
 
     def base_state(self) -> tuple[Sequence[float], ...]:
         """Position, orientation (x, y, z, w), velocity and angular velocity of the robot's base."""
@@ -78,7 +77,7 @@ class World:
         return [state[0] for state in self._get_links()]
 
     def load(self) -> None:
-        """Build the world, in place of the one that there was."""
+        """Load the world anew."""
         bullet, client = self.bullet, self.client
         bullet.resetSimulation(physicsClientId=client)
         bullet.setGravity(0, 0, GRAVITY, physicsClientId=client)
@@ -102,10 +101,10 @@ class World:
                 self._set_surface(ROBOT, link, self._links)
 
     def _name_joints(self) -> None:
-        """Find out about the joints, and prepare the calls that every step makes."""
+        """Look up the joints, and prepare the calls that every step makes."""
         bullet, client = self.bullet, self.client
         self._links_number = bullet.getNumJoints(ROBOT, physicsClientId=client)
-        # A link has its joint's number. Each joint that is no fixed one leads to a massless link.
+        # A link has the number of its joint; every movable joint leads to a massless link.
         infos = [bullet.getJointInfo(ROBOT, joint, physicsClientId=client) for joint in range(self._links_number)]
         movable = [info for info in infos if not info[1].startswith(b"jointfix")]
         self.joints = [info[0] for info in movable]
@@ -125,7 +124,7 @@ class World:
         self._get_torso = self._get_base if self._torso == BASE else call("getLinkState", ROBOT, self._torso)
 
     def _switch_off_motors(self) -> None:
-        """Take the force from the motors that PyBullet puts into joints."""
+        """Disable the motors that PyBullet adds to joints by default."""
         count = len(self.joints)
         self.bullet.setJointMotorControlArray(
             ROBOT,

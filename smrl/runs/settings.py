@@ -24,7 +24,7 @@ class Settings(Generic[Hyper]):
     env: str
     """Gymnasium id; module:id for one that a module registers, module:function for a function that makes it."""
     reuse: Annotated[int | str, tyro.conf.arg(metavar="M")] = "10"
-    """Updates per batch, M of the paper: a number; 10:300000,1 for ten until step 300,000 and then one; or module:rule."""
+    """Updates per batch (M of the paper): a number; 10:300000,1 for ten until step 300,000, then 1; or module:rule."""
     seed: Seed = 0
     """Seed of all random numbers of the run."""
     steps: Count = 300_000
@@ -54,7 +54,7 @@ class Settings(Generic[Hyper]):
     eval_episodes: Count = 10
     """Episodes of the greedy policy per evaluation."""
     bias_every: Count | None = None
-    """Environment steps between two measurements of the estimation bias, a multiple of --eval-every; by default none."""
+    """Environment steps between two measurements of the estimation bias, a multiple of --eval-every; default: none."""
     bias_original: bool = False
     """Measure the estimation bias as the authors of REDQ did: temperature 0.2, normalised by at least 10."""
     hyper: Hyper

@@ -27,8 +27,8 @@ def train(
 ) -> Run:
     """Train, or continue where an earlier call was interrupted; a finished run is left alone.
 
-    Every flag of ``smrl train`` is a keyword. ``env`` may be a function that makes an environment; a lambda or a partial
-    needs an ``env_name``, which is what its runs are found by. ``on_step(run, step)`` and ``on_evaluation(run, step,
+    Every flag of ``smrl train`` is a keyword. ``env`` may be a function that makes an environment; a lambda or a
+    partial needs an ``env_name``, by which its runs are found. ``on_step(run, step)`` and ``on_evaluation(run, step,
     values)`` are called on the way; one that returns True stops the run, which is saved.
 
     >>> run = train("sac", "Hopper-v4", reuse=10, steps=300_000, seed=0)          # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""How far Q is off: what the critics expect of their policy against the returns that it then gets.
+"""Estimation bias of the critics: their values of the policy against the returns that it then gets.
 
     G_t = r_t + γ (G_{t+1} − α log π(a_{t+1}|s_{t+1})), the last G being the last reward: no bootstrap at the time limit
     bias = Q(s_t, a_t) − G_t, reported as its mean and standard deviation over |mean G|

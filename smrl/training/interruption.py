@@ -8,19 +8,23 @@ from types import FrameType, TracebackType
 from typing import Any
 
 SENTENCE = "stopping after the present step, then saving; Ctrl-C again stops at once, without saving."
+GRACE_SECONDS = 0.2
 
 
 class Interruption:
     """While entered, the first signal is only noted and answered by a sentence; a second Ctrl-C interrupts at once.
 
-    Python runs signal handlers between two of its instructions, which may be long in coming while XLA compiles. The
-    sentence is said sooner, by a thread that waits for the byte which the system writes when a signal arrives.
+    Python runs signal handlers between two of its instructions, which may be long in coming while XLA compiles, and
+    once for several signals that came meanwhile. So a thread waits for the bytes which the system writes when signals
+    arrive: it says the sentence, and sees to it that a second Ctrl-C is not lost.
     """
 
-    def __init__(self, say: Callable[[str], None] | None = None) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
         self.signal: int | None = None
         self._say = say
         self._before: dict[int, Any] = {}
+        self._is_second = False  # whether Ctrl-C came twice
+        self._is_settled = threading.Event()  # the second Ctrl-C has interrupted, or there is nothing to interrupt
 
     @property
     def name(self) -> str:
@@ -47,6 +51,7 @@ class Interruption:
     ) -> None:
         if not self._before:
             return
+        self._is_settled.set()
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._wakeup_before)
@@ -55,13 +60,19 @@ class Interruption:
         self._receiver.close()
 
     def _watch(self) -> None:
+        came: list[int] = []
         while numbers := self._receiver.recv(1):
-            if numbers[0] in (signal.SIGINT, signal.SIGTERM) and self._say:
+            came += [number for number in numbers if number in (signal.SIGINT, signal.SIGTERM)]
+            if len(came) == 1:
                 self._say(SENTENCE)
-                self._say = None
+            if came.count(signal.SIGINT) == 2 and not self._is_second:
+                self._is_second = True
+                if not self._is_settled.wait(GRACE_SECONDS) and hasattr(signal, "pthread_kill"):
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.signal == signal.SIGINT == number:
+        if number == signal.SIGINT and (self.signal == number or self._is_second):
+            self._is_settled.set()
             raise KeyboardInterrupt
         self.signal = number
 

@@ -236,9 +236,9 @@ def carry_out(
             meter.advance(done)
             meter.say(f"finished already, {done:,} steps; see {directory.path}")
             return Run(directory.path)
+        _settle_threads(session.threads, directory)  # before anything starts JAX
         for change in directory.changes():
             meter.say(f"{change}, so the last bits may differ from a run that was never interrupted.")
-        _settle_threads(session.threads, directory)
         interruption = resources.enter_context(Interruption(meter.say))
         Learner(settings, env.spec)  # an algorithm that does not fit the environment is refused here
         directory.write_config(settings, env.spec, env_source, runtime.threads())

@@ -21,7 +21,7 @@ class Session:
     max_minutes: Positive | None = None
     """Minutes after which the run is saved and stopped; the same command continues it. By default no limit."""
     stop_at: float | None = None
-    """Mean return of an evaluation at which the run is saved and stopped; by default none."""
+    """Mean return of an evaluation at which the run is saved and stopped; a larger value or none lets it go on."""
     wandb: str | None = None
     """Project of Weights & Biases to report to; by default none."""
 

@@ -250,3 +250,26 @@ def test_the_clock() -> None:
     assert [step for step in range(0, 60, 6) if clock.is_due(step, 20)] == [24, 42]
     assert not clock.is_due(0, 20)
     assert not clock.is_due(60, None)
+
+
+def test_a_run_keeps_its_threads(tmp_path: Path) -> None:
+    """Begun with one thread, it is continued with one by a process that would use all cores."""
+    words = (
+        "train",
+        "ddpg",
+        "Pendulum-v1",
+        "--warmup",
+        "20",
+        "--eval-every",
+        "20",
+        "--reuse",
+        "1",
+        "--eval-episodes",
+        "1",
+    )
+    for steps, more in ((40, ("--threads", "1")), (60, ())):
+        code, _, errors = commands.run(*words, "--steps", steps, *more, "--runs", tmp_path, PJRT_NPROC="")
+        assert code == 0, errors
+    assert "continuing at step 40" in errors
+    (config,) = tmp_path.glob("*/*/seed0/config.json")
+    assert json.loads(config.read_text())["threads"] == 1

@@ -42,10 +42,18 @@ def find(module: ModuleType, attribute: str) -> Any:
         raise SmrlError(f"{module.__name__}:{attribute} cannot be loaded, it raised {in_words(error)}") from error
 
 
-def import_module(name: str, advice: str = ADVICE) -> ModuleType:
-    """Import a module, also one of the working directory."""
+def use_working_directory() -> None:
+    """Let modules of the working directory be imported, after all others.
+
+    Called only where a user has typed ``module:name``: otherwise a file that happens to lie there, under the name of an
+    optional dependency, would be executed.
+    """
     if "" not in sys.path:
-        sys.path.append("")  # the working directory, which a console script such as smrl does not have there
+        sys.path.append("")
+
+
+def import_module(name: str, advice: str = ADVICE) -> ModuleType:
+    """Import a module; what it raises becomes one sentence."""
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # a script without a __main__ guard may exit

@@ -39,7 +39,11 @@ def folder(in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.mark.usefixtures("folder")
-def test_modules_of_the_working_directory_are_found() -> None:
+def test_modules_of_the_working_directory_are_found_where_the_user_typed_one() -> None:
+    with pytest.raises(SmrlError, match="plugged_in"):
+        plugins.load("plugged_in:my_rule", "a reuse rule")
+    plugins.use_working_directory()
+    plugins.use_working_directory()
     assert plugins.load("plugged_in:my_rule", "a reuse rule")() == 3
     assert plugins.load("plugged_in:Rule.make", "a reuse rule")() == "made"
     assert sys.path.count("") == 1
@@ -73,6 +77,7 @@ def test_modules_of_the_working_directory_are_found() -> None:
     ],
 )
 def test_what_cannot_be_loaded_is_said_in_one_sentence(reference: str, sentence: str) -> None:
+    plugins.use_working_directory()
     with pytest.raises(SmrlError) as caught:
         plugins.load(reference, "an algorithm")
     assert sentence in str(caught.value)

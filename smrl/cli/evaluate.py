@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from smrl import plugins
 from smrl.cli.parsing import out, parse
 from smrl.runs.run import load
 from smrl.training.evaluator import evaluate
@@ -22,13 +23,19 @@ class Evaluate:
     """Episodes to play; the first are those of the run's evaluations."""
     best: bool = False
     """Take the policy of the run's best evaluation in place of the newest one."""
+    env: Annotated[str | None, tyro.conf.arg(metavar="ENVIRONMENT", help_behavior_hint="")] = None
+    """Environment to use, as with smrl train; by default that of the run."""
+    trust: bool = False
+    """Import the modules that the run's settings name, from the working directory too: their code is executed."""
 
 
 def run(words: Sequence[str]) -> None:
     """Parse, evaluate, print."""
     command: Evaluate = parse(words, "evaluate", Evaluate)
-    trained = load(command.run)
-    played = evaluate(trained, command.episodes, best=command.best)
+    if command.trust or command.env:
+        plugins.use_working_directory()
+    trained = load(command.run, command.trust)
+    played = evaluate(trained, command.episodes, best=command.best, env=command.env)
     returns = played.returns
     out.print(
         f"{trained.settings.title}, {len(returns)} episodes: return {returns.mean():,.2f} ± {returns.std():,.2f} "

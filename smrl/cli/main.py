@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from smrl import plugins
 from smrl.errors import SmrlError, nearest
 from smrl.training.interruption import Interrupted
 
@@ -18,6 +19,8 @@ COMMANDS = {  # each is the module of its name in this package, with a function 
     "tabular": "Q-learning and Q-SMR on CliffWalking and mazes",
     "theory": "measure the paper's theorems on small problems",
 }
+
+TYPED = ("train", "compare", "check-env")  # commands in which module:name means a module that the user knows
 
 HELP = f"""\
 usage: smrl COMMAND …
@@ -66,6 +69,8 @@ def _dispatch(words: list[str]) -> None:
 
         print(f"smrl {version('smrl')}")
     elif words[0] in COMMANDS:
+        if words[0] in TYPED and any(":" in word for word in words[1:]):
+            plugins.use_working_directory()
         importlib.import_module(f"smrl.cli.{words[0].replace('-', '_')}").run(words[1:])
     else:
         known = ", ".join(COMMANDS)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from smrl import plugins
 from smrl.cli.parsing import out, parse
 from smrl.errors import SmrlError
 from smrl.runs.run import load
@@ -26,13 +27,20 @@ class Play:
     """Episodes to play."""
     best: bool = False
     """Take the policy of the run's best evaluation in place of the newest one."""
+    env: Annotated[str | None, tyro.conf.arg(metavar="ENVIRONMENT", help_behavior_hint="")] = None
+    """Environment to use, as with smrl train; by default that of the run."""
+    trust: bool = False
+    """Import the modules that the run's settings name, from the working directory too: their code is executed."""
 
 
 def run(words: Sequence[str]) -> None:
     """Parse, play, print the returns."""
     command: Play = parse(words, "play", Play)
     try:
-        returns = play(load(command.run), command.video, command.episodes, best=command.best)
+        if command.trust or command.env:
+            plugins.use_working_directory()
+        trained = load(command.run, command.trust)
+        returns = play(trained, command.video, command.episodes, best=command.best, env=command.env)
     except SmrlError:
         sys.unraisablehook = lambda _: None  # Gymnasium's unfinished viewers raise when they are thrown away at the end
         raise

@@ -18,6 +18,7 @@ from smrl.randomness import Purpose, key
 from smrl.runs import checkpoint, runtime
 from smrl.runs.arrays import from_arrays
 from smrl.runs.directory import RunDirectory
+from smrl.runs.foreign import named_code, refuse_code
 from smrl.runs.policy import Policy
 from smrl.runs.records import Record, read_run
 from smrl.runs.settings import Settings
@@ -31,11 +32,16 @@ class Run:
     """A run directory, opened."""
 
     path: Path
+    trust: bool = False  # whether modules that the settings name may be imported
 
     @cached_property
     def settings(self) -> Settings[Any]:
         """The settings that the run was trained with."""
-        return RunDirectory(self.path).read_settings()
+        directory = RunDirectory(self.path)
+        if not self.trust:
+            code = named_code(directory.read_config()["settings"])
+            refuse_code(self.path, {part: name for part, name in code.items() if part != "environment"})
+        return directory.read_settings()
 
     @property
     def threads(self) -> int:
@@ -57,14 +63,16 @@ class Run:
         """The greedy policy of the best evaluation so far."""
         return self._load_policy(best=True)
 
-    def make_env(self, env: Callable[..., Raw] | None = None, render_mode: str | None = None) -> Environment:
-        """The environment that the run was trained in; ``env`` is the function that made it, if one did."""
+    def make_env(self, env: str | Callable[..., Raw] | None = None, render_mode: str | None = None) -> Environment:
+        """The environment that the run was trained in; ``env`` is its id or the function that made it, if one did."""
         source, name = RunDirectory(self.path).read_config()["env_source"], self.settings.env
         require(
             env is not None or (source != NAMED and not name.startswith("__main__:")),
             f"{self.path} was trained in an environment that a function makes ({name}): open it in Python, with "
             f"smrl.evaluate(smrl.load({str(self.path)!r}), env=that_function) or smrl.play(…, env=that_function).",
         )
+        if env is None and not self.trust:
+            refuse_code(self.path, named_code(self.settings.to_json()))
         return make(env or name, render_mode, self.settings.action_repeat)
 
     def _load_policy(self, best: bool) -> Policy:
@@ -86,11 +94,11 @@ class Run:
         return Policy(spec, lambda obs: np.asarray(act(obs)))
 
 
-def load(path: str | Path) -> Run:
-    """Open a run directory.
+def load(path: str | Path, trust: bool = False) -> Run:
+    """Open a run directory; ``trust`` allows it to import the modules that its settings name.
 
     >>> policy = load("runs/Hopper-v4/sac-reuse10/seed0").policy                  # doctest: +SKIP
     """
-    run = Run(Path(path))
+    run = Run(Path(path), trust)
     run.settings  # noqa: B018  # a folder that is no run is refused here and not at first use
     return run

@@ -79,7 +79,9 @@ class Evaluator:
             env.close()
 
 
-def evaluate(run: Run, episodes: int = 10, *, best: bool = False, env: Callable[..., Raw] | None = None) -> Episodes:
+def evaluate(
+    run: Run, episodes: int = 10, *, best: bool = False, env: str | Callable[..., Raw] | None = None
+) -> Episodes:
     """Play episodes of a run's greedy policy; the first are those of the run's evaluations.
 
     ``best`` takes the policy of the best evaluation in place of the newest one; ``env`` is needed only where a function

@@ -31,7 +31,7 @@ def play(
     video: Path | None = None,
     episodes: int = 1,
     best: bool = False,
-    env: Callable[..., Raw] | None = None,
+    env: str | Callable[..., Raw] | None = None,
 ) -> list[float]:
     """Show episodes of a run's greedy policy, in a window or as a video; their returns.
 

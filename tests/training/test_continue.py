@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from commands import run, start
+from killing import outcome, place, wait_for_checkpoint
 
 from smrl.runs.run import load
 
@@ -38,19 +38,6 @@ def train(env: str, runs: Path) -> tuple[object, ...]:
     return ("train", *(RUNS | SUITES)[env], *COMMON, *SMALL, "--runs", runs)
 
 
-def place(env: str, runs: Path) -> Path:
-    (found,) = runs.glob(f"{env.replace('/', '-')}/*/seed0")
-    return found
-
-
-def outcome(env: str, runs: Path) -> tuple[bytes, dict[str, bytes]]:
-    """The bytes of evaluations.csv and of all arrays of the last checkpoint."""
-    folder = place(env, runs)
-    newest = max(path for path in (folder / "checkpoint").iterdir() if path.name.isdigit())
-    with np.load(newest / "arrays.npz") as arrays:
-        return (folder / "evaluations.csv").read_bytes(), {name: array.tobytes() for name, array in arrays.items()}
-
-
 @pytest.fixture(scope="module", params=RUNS)
 def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     env: str = request.param
@@ -58,16 +45,6 @@ def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     code, _, errors = run(*train(env, runs))
     assert code == 0, errors
     return env, runs
-
-
-def wait_for_checkpoint(process: subprocess.Popen[str], folder: Path, after: int) -> int:
-    """Wait until a run has saved a step beyond the given one, or has ended; the step."""
-    while process.poll() is None:
-        steps = [int(path.name) for path in folder.glob("*/*/seed0/checkpoint/*") if path.name.isdigit()]
-        if max(steps, default=0) > after:
-            return max(steps)
-        time.sleep(0.01)
-    return after
 
 
 def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool]) -> None:

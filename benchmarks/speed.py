@@ -113,7 +113,7 @@ def training(env_name: str, reuse: int) -> Iterator[Trainer]:
         with contextlib.closing(make_env()) as env:
             directory.write_config(settings, env.spec, None, runtime.threads())
         meter = Board(quiet=True).meter("", 1)
-        trainer = Trainer(settings, session, directory, make_env, meter, Hooks(), Interruption(), resources)
+        trainer = Trainer(settings, session, directory, make_env, meter, Hooks(), Interruption(meter.say), resources)
         for _ in range(settings.warmup + 10):
             trainer.advance()
         yield trainer

@@ -9,14 +9,16 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from smrl import plugins
 from smrl.errors import SmrlError, nearest
-from smrl.types import Algorithm, Spec
+
+if TYPE_CHECKING:
+    from smrl.types import Algorithm, Spec
 
 GROUP = "smrl.algorithms"  # entry points of packages that provide algorithms
-Make = Callable[[Any, Spec], Algorithm[Any]]
+Make = Callable[[Any, "Spec"], "Algorithm[Any]"]
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from smrl.report.figures import learning_curves
 from smrl.report.table import comparison_table
 from smrl.runs.directory import RunDirectory
 from smrl.runs.files import writing
-from smrl.studies.launch import run_all
+from smrl.studies.launch import Outcome, run_all
 from smrl.studies.sweep import slug, sweep
 from smrl.training.session import Session
-from smrl.validation import Count
+from smrl.validation import Count, Index
 
 ABOUT = "Train all combinations of several settings and seeds: a table and a picture."
 EXAMPLE = (
@@ -36,6 +36,7 @@ EXAMPLE = (
 )
 STUDY = [
     Flag("seeds", (Count,), "Runs of each combination, with the seeds 0, 1, 2, …", "3"),
+    Flag("retries", (Index,), "Times that a run is continued whose process the system has killed.", "1"),
     Flag("target", (float,), "A return: the table says how many environment steps each combination needs to reach it."),
     Flag(
         "preset", (str,), "Named settings that the flags are laid over; see smrl list --presets.", "paper", is_many=True
@@ -61,15 +62,14 @@ def run(words: Sequence[str]) -> None:
     values: dict[str, Any] = {
         flag.name: flag.values(words) if flag.is_many else flag.value(words) for flag, words in given.items()
     }
-    target = values.pop("target", None)
+    target, retries = values.pop("target", None), values.pop("retries", 1)
     session_names = {item.name for item in dataclasses.fields(Session)}
     session = Session(**{name: value for name, value in values.items() if name in session_names})
     settings = sweep(algorithms, env, **{name: value for name, value in values.items() if name not in session_names})
-    _show(settings, session, target)
+    _show(run_all(settings, session, retries), settings, session, target)
 
 
-def _show(settings: list[Any], session: Session, target: float | None) -> None:
-    outcome = run_all(settings, session)
+def _show(outcome: Outcome, settings: list[Any], session: Session, target: float | None) -> None:
     if outcome.records:
         out.print(comparison_table(outcome.records, target))
         folder = RunDirectory.of(settings[0], session.runs).path.parents[1]

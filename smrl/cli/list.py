@@ -14,7 +14,6 @@ from smrl.studies import presets
 from smrl.studies.presets import Row
 
 ABOUT = "Show the algorithms, presets and families of environments."
-USUAL_REUSE = "10"  # the default of Settings.reuse, whose module takes long to import
 
 
 def run(words: Sequence[str]) -> None:
@@ -46,7 +45,7 @@ def show(tables: Mapping[str, Iterable[Sequence[str]]], *columns: str) -> None:
 def paper_reuse(algorithm: str) -> str:
     """How often the paper reuses a batch with an algorithm, whatever the task."""
     rows = [row for row in presets.find("paper").rows if row.algorithm in ("*", algorithm) and row.tasks == "*"]
-    return str([USUAL_REUSE, *(row.settings["reuse"] for row in rows if "reuse" in row.settings)][-1])
+    return str([row.settings["reuse"] for row in rows if "reuse" in row.settings][-1])
 
 
 def merged(rows: Iterable[Row]) -> list[tuple[str, str, dict[str, Any]]]:

@@ -57,7 +57,8 @@ class Worker:
             log = self.log.open("ab")
         with theirs, log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "smrl.studies.worker", json.dumps(task), str(theirs.fileno())],
+                # -P: what lies in the working directory is imported only if the settings name it
+                [sys.executable, "-P", "-m", "smrl.studies.worker", json.dumps(task), str(theirs.fileno())],
                 env=os.environ | {runtime.THREADS: str(width)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -88,9 +89,19 @@ class Worker:
         if code == 0:
             return read_run(self.folder)
         if self._failure is None:
-            reason = f"the process was ended by {signal.Signals(-code).name}" if code < 0 else _last_line(self.log)
+            reason = self.death() if self.was_killed() else _last_line(self.log)
             self._failure = f"{reason}; all that it printed is in {self.log}."
         raise SmrlError(self._failure)
+
+    def was_killed(self) -> bool:
+        """Whether a signal has ended the process."""
+        return self.process.returncode is not None and self.process.returncode < 0
+
+    def death(self) -> str:
+        """Which signal ended the process, in words."""
+        name = signal.Signals(-self.process.returncode).name
+        hint = " (the system may have run out of memory)" if name == "SIGKILL" else ""
+        return f"the process was ended by {name}{hint}"
 
     def kill(self) -> None:
         """End the process and those that it started, at once."""
@@ -100,13 +111,17 @@ class Worker:
         self._connection.close()
 
 
-def run_all(several: Sequence[Settings[Any]], session: Session) -> Outcome:
-    """Train several runs in one environment, or continue them; what cannot run is refused before any of them starts."""
+def run_all(several: Sequence[Settings[Any]], session: Session, retries: int = 1) -> Outcome:
+    """Train several runs in one environment, or continue them; what cannot run is refused before any of them starts.
+
+    A run whose process the system has killed, as for want of memory, is continued up to ``retries`` times.
+    """
     require(len(several) > 0, "there is nothing to run.")
     _refuse_unfit(several)
     cores = runtime.cores()
     width = session.threads or max(1, cores // len(several))  # one thread each, unless cores would lie idle
-    waiting = list(zip(titles(several), several, strict=True))
+    by_title = dict(zip(titles(several), several, strict=True))
+    waiting, meters, left = list(by_title.items()), dict[str, Meter](), dict.fromkeys(by_title, retries)
     running: dict[str, Worker] = {}
     records: dict[str, Record] = {}
     failures: dict[str, str] = {}
@@ -116,15 +131,23 @@ def run_all(several: Sequence[Settings[Any]], session: Session) -> Outcome:
             while running or (waiting and not interruption.is_noted()):
                 while waiting and len(running) < max(1, cores // width) and not interruption.is_noted():
                     title, settings = waiting.pop(0)
-                    running[title] = Worker(settings, session, width, board.meter(title, settings.steps))
+                    if title not in meters:
+                        meters[title] = board.meter(title, settings.steps)
+                    running[title] = Worker(settings, session, width, meters[title])
                 if interruption.is_noted() and not is_stopping:
                     is_stopping = True
                     for worker in running.values():
                         worker.process.terminate()
                 time.sleep(POLL_SECONDS)
                 for title in [title for title, worker in running.items() if worker.is_over()]:
+                    worker = running.pop(title)
+                    if worker.was_killed() and left[title] > 0 and not interruption.is_noted():
+                        left[title] -= 1
+                        worker.meter.say(f"{worker.death()}; it is continued.")
+                        waiting.insert(0, (title, by_title[title]))
+                        continue
                     try:
-                        records[title] = running.pop(title).result()
+                        records[title] = worker.result()
                     except SmrlError as error:
                         failures[title] = str(error)
     finally:

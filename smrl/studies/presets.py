@@ -48,6 +48,7 @@ PRESETS: dict[str, Preset] = {
     "paper": Preset(
         "the paper's hyperparameter tables; always underneath",
         (
+            Row("*", {"reuse": 10}),
             Row("*", {"steps": 500_000, "action_repeat": 4}, "dm[c_]*/*"),
             *(
                 Row("*", {"action_repeat": 2}, f"dm[c_]*/{domain}*")

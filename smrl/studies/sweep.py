@@ -50,6 +50,11 @@ def sweep(
             ratios = [given["reuse"]] if "reuse" in given else [1, resolve(algorithm, env, of_preset, **given).reuse]
             for reuse, seed in itertools.product(ratios, every_seed):
                 settings = resolve(algorithm, env, of_preset, **given | {"reuse": reuse, "seed": seed})
+                require(
+                    settings.eval_every <= settings.steps,
+                    f"runs of {settings.steps:,} steps have no evaluation to compare at every {settings.eval_every:,} "
+                    "steps; lower --eval-every.",
+                )
                 same = found.setdefault((identity.canonical(settings.to_json()), settings.seed), settings)
                 require(
                     same.steps == settings.steps,

@@ -4,6 +4,7 @@ The task is JSON. The descriptor is the socket over which news go to the launche
 however it ends, and then the run saves itself and ends too.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -13,8 +14,10 @@ import threading
 import time
 from functools import partial
 
+from smrl import plugins
 from smrl.envs.make import make
 from smrl.errors import SmrlError
+from smrl.runs.foreign import named_code
 from smrl.runs.settings import from_json
 from smrl.training.interruption import Interrupted
 from smrl.training.loop import carry_out
@@ -31,6 +34,8 @@ def work(task: str, descriptor: int) -> int:
     threading.Thread(target=_end_with_launcher, args=(connection,), daemon=True).start()
     meter = SentMeter(connection)
     given = json.loads(task)
+    if named_code(given["settings"]):
+        plugins.use_working_directory()
     try:
         settings = from_json(given["settings"])
         make_env = partial(make, settings.env, action_repeat=settings.action_repeat)
@@ -45,7 +50,8 @@ def work(task: str, descriptor: int) -> int:
 
 
 def _end_with_launcher(connection: socket.socket) -> None:
-    connection.recv(1)  # nothing is ever sent this way: it returns when the launcher's end is closed
+    with contextlib.suppress(ConnectionResetError):  # where the launcher ends with news unread
+        connection.recv(1)  # nothing is ever sent this way: it returns when the launcher's end is closed
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(SECONDS_TO_SAVE)
     os._exit(128 + signal.SIGTERM)  # the environment hangs; the last checkpoint is whole

@@ -35,6 +35,12 @@ class Interruption:
         """Whether a signal came."""
         return self.signal is not None
 
+    def heed(self) -> None:
+        """Raise `Interrupted` if a signal came; for moments when there is nothing to save."""
+        if self.signal is not None:
+            sentence = f"stopped by {self.name} before it went on; the same command continues it."
+            raise Interrupted(self.signal, sentence)
+
     def __enter__(self) -> "Interruption":
         if threading.current_thread() is threading.main_thread():
             self._receiver, self._sender = socket.socketpair()

@@ -1,6 +1,7 @@
 """What a person sees of runs: bars in a terminal, plain lines elsewhere, nothing with --quiet."""
 
 import contextlib
+import io
 import json
 import socket
 import threading
@@ -33,6 +34,36 @@ class Meter(Protocol):
 
     def say(self, sentence: str) -> None:
         """Something that a person should know."""
+
+
+class Unfailing:
+    """Passes news on to a meter until that fails: a terminal that is gone must not stop a run."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter: Meter | None = meter
+
+    def begin(self, step: int) -> None:
+        """Pass on that training starts."""
+        self._pass_on("begin", step)
+
+    def advance(self, step: int) -> None:
+        """Pass on the step."""
+        self._pass_on("advance", step)
+
+    def evaluated(self, step: int, mean: float) -> None:
+        """Pass on the return."""
+        self._pass_on("evaluated", step, mean)
+
+    def say(self, sentence: str) -> None:
+        """Pass on a sentence."""
+        self._pass_on("say", sentence)
+
+    def _pass_on(self, name: str, *news: int | float | str) -> None:
+        try:
+            if self._meter is not None:
+                getattr(self._meter, name)(*news)
+        except Exception:
+            self._meter = None  # there is nobody left to tell
 
 
 class Speed:
@@ -103,6 +134,9 @@ class Board:
 
     def __init__(self, quiet: bool, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        stream = self._console.file
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")  # as Python's own stderr, where … is not in the encoding
         self._bars: Progress | None = None
         if self._console.is_terminal and not quiet:
             self._bars = Progress(

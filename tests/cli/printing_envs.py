@@ -23,4 +23,4 @@ class Printing(Toy):
         return super().reset(seed=seed)
 
 
-gymnasium.register("Printing-v0", Printing, max_episode_steps=20)
+gymnasium.register("Printing-v0", f"{__name__}:{Printing.__name__}", max_episode_steps=20)

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import refused
@@ -159,8 +160,8 @@ def test_a_run_that_is_there_is_kept(capsys: pytest.CaptureFixture[str], in_tmp_
 
 def test_a_run_that_is_being_trained(in_tmp_path: Path) -> None:
     """Two processes cannot train one run."""
-    short = {"steps": 60, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "reuse": 1}
-    small = {"actor_hidden": (8,), "critic_hidden": (8,), "batch_size": 8}
+    short: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "reuse": 1}
+    small: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,), "batch_size": 8}
     with RunDirectory.of(resolve("ddpg", "Pendulum-v1", **short, **small), in_tmp_path).locked():
         assert "another process" in refused("train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--runs", in_tmp_path)
 

@@ -4,8 +4,10 @@ import itertools
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import imageio.v3 as iio
 import pytest
@@ -17,6 +19,8 @@ from smrl.cli.main import main
 from smrl.errors import SmrlError
 from smrl.runs import checkpoint
 from smrl.runs.directory import RunDirectory
+from smrl.studies.launch import Outcome
+from smrl.training.session import Session
 
 SHORT = ["--steps", "60", "--warmup", "20", "--eval-every", "20", "--eval-episodes", "2"]
 SMALL = ["--actor-hidden", "8", "--critic-hidden", "8", "--batch-size", "8"]
@@ -28,6 +32,7 @@ def runs_in(folder: Path) -> list[smrl.Run]:
 
 
 def test_compare(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (in_tmp_path / "filelock.py").write_text("raise RuntimeError('what lies in the working directory was executed')")
     words = ["compare", "ddpg", "Pendulum-v1", "--reuse", "1", "2:30,1", "--seeds", "2", "--target", "-2000"]
     main([*words, *SHORT, *SMALL, "--quiet"])
     text = capsys.readouterr().out
@@ -45,30 +50,31 @@ def test_compare(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert list(in_tmp_path.glob("runs/Pendulum-v1/*.png")) == [picture]
 
 
-def test_compare_sweeps_any_setting_of_several_algorithms(
-    in_tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["compare", "ddpg", "td3", "Pendulum-v1", "--reuse", "1", "--seeds", "1", *SHORT, "--batch-size", "8"]
-    words += ["--critic-hidden", "8", "--actor-hidden", "8", "4,4", "--layer-norm", "--delay", "1", "2"]
-    main([*words, "--quiet"])
-    found = [one.settings for one in runs_in(in_tmp_path)]
-    assert {(one.algorithm, one.hyper.actor_hidden, getattr(one.hyper, "delay", None)) for one in found} == {
-        ("ddpg", (8,), None),
-        ("ddpg", (4, 4), None),
-        *itertools.product(["td3"], [(8,), (4, 4)], [1, 2]),
-    }
-    assert all(one.hyper.layer_norm for one in found)
-    text = capsys.readouterr().out
-    assert text.count("TD3") == 4
-    assert "4×4" in text
-    assert list(in_tmp_path.glob("runs/Pendulum-v1/ddpg-td3-actor_hidden-delay-*.png"))
+def test_compare_sweeps_any_setting_of_several_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def run_all(settings: list[Any], session: Session, retries: int) -> Outcome:
+        asked.extend([settings, session])
+        return Outcome([], {})
+
+    monkeypatch.setattr("smrl.cli.compare.run_all", run_all)
+    words = ["compare", "ddpg", "td3", "Pendulum-v1", "--reuse", "1", "--seeds", "1", "--batch-size", "8", "9"]
+    main([*words, "--actor-hidden", "8", "4,4", "--layer-norm", "--delay", "1", "2", "--threads", "2", "--runs", "x"])
+    settings, session = asked
+    values = itertools.product([8, 9], [(8,), (4, 4)])
+    td3 = itertools.product(["td3"], [8, 9], [(8,), (4, 4)], [1, 2])
+    found = {(s.algorithm, s.batch_size, s.hyper.actor_hidden, getattr(s.hyper, "delay", None)) for s in settings}
+    assert found == {*(("ddpg", *pair, None) for pair in values), *td3}
+    assert len(settings) == len(found)
+    assert all(one.hyper.layer_norm for one in settings)
+    assert session == Session(runs=Path("x"), threads=2)
 
 
 def test_a_failed_run_is_named_and_the_others_are_shown(in_tmp_path: Path) -> None:
-    """The environment fails where a step is repeated, so only one of the two runs can end well."""
+    """The environment, of the working directory, fails where actions are repeated: one of the two runs ends well."""
     (in_tmp_path / "picky.py").write_text(PICKY)
     words = ["compare", "ddpg", "picky:make", "--seeds", "1", "--reuse", "1", "--action-repeat", "1", "2"]
-    code, text, errors = run(*words, *SHORT, *SMALL, "--quiet", PYTHONPATH=f"{PATH}{os.pathsep}{in_tmp_path}")
+    code, text, errors = run(*words, *SHORT, *SMALL, "--quiet")
     assert code == 2
     assert text.count("DDPG") == 1
     assert "learning curves: " in text
@@ -118,6 +124,44 @@ def test_a_process_that_dies_is_named(in_tmp_path: Path) -> None:
         assert "the last words" in log.read_text()
 
 
+def test_a_run_that_the_system_kills_is_continued(in_tmp_path: Path) -> None:
+    """Once its process was killed at step 30, another one continues it to its end; without retries it fails."""
+    (in_tmp_path / "mortal.py").write_text(MORTAL)
+    words = ["compare", "ddpg", "mortal:make", "--reuse", "1", "--seeds", "1", *SHORT, *SMALL]
+    words += ["--checkpoint-seconds", "0"]
+    environment = {"PYTHONPATH": f"{PATH}{os.pathsep}{in_tmp_path}"}
+    code, text, errors = run(*words, "--runs", "some", **environment, MARK=str(in_tmp_path / "some.died"))
+    assert code == 0, errors
+    assert "ended by SIGKILL (the system may have run out of memory); it is continued" in errors
+    assert "continuing at step" in errors
+    assert "return" in text
+    code, _, errors = run(
+        *words, "--retries", "0", "--runs", "none", **environment, MARK=str(in_tmp_path / "none.died")
+    )
+    assert code == 2
+    assert "was ended by SIGKILL" in errors
+
+
+MORTAL = """
+import os, signal
+from pathlib import Path
+from broken_envs import Toy
+
+class Mortal(Toy):
+    total = 0
+
+    def step(self, action):
+        Mortal.total += 1
+        mark = Path(os.environ["MARK"])
+        if Mortal.total == 30 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, self.steps == 5, info
+
+make = Mortal
+"""
+
 DEADLY = """
 import os, signal, sys
 from broken_envs import Toy
@@ -129,11 +173,11 @@ class Deadly(Toy):
         print("the last words", flush=True)
         if os.environ["DEATH"] == "signal":
             os.kill(os.getpid(), signal.SIGKILL)
-        import smrl.training.recorder
-        smrl.training.recorder.Recorder.advance = lambda *words: 1 / 0 if False else bug()
+        from smrl.training.recorder import Recorder
+        Recorder.advance = bug
         return super().step(action)
 
-def bug():
+def bug(*words):
     raise ZeroDivisionError("a bug")
 
 make = Deadly
@@ -152,30 +196,26 @@ def test_an_environment_that_prints(in_tmp_path: Path) -> None:
     assert [log.read_text().count("\n") for log in logs] == [LINES, LINES]
 
 
-def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Wait while a process runs; a minute at most."""
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something; a minute at most."""
     for _ in range(600):
         if condition():
             return
-        with pytest.MonkeyPatch.context():
-            try:
-                process.wait(0.1)
-            except subprocess.TimeoutExpired:
-                continue
+        time.sleep(0.1)
     raise AssertionError("it did not happen within a minute")
 
 
 def endless(folder: Path, *words: object) -> subprocess.Popen[str]:
-    """A comparison that takes hours, once both its runs have made their first evaluation."""
+    """A comparison that takes long, once both its runs have made their first evaluation."""
     long = ["--steps", "1000000", "--warmup", "20", "--eval-every", "20", "--eval-episodes", "1", *SMALL]
+    long += ["--max-minutes", "5"]  # should it outlive its test
     process = start("compare", "ddpg", "broken_envs:Broken/Toy-v0", "--reuse", "1", "--seeds", "2", *long, *words)
-    files = [folder / "runs"]
 
     def have_begun() -> bool:
-        files[:] = folder.glob("runs/*/*/seed*/evaluations.csv")
+        files = list(folder.glob("runs/*/*/seed*/evaluations.csv"))
         return len(files) == 2 and all(file.read_text().count("\n") > 1 for file in files)
 
-    until(have_begun, process)
+    until(have_begun)
     return process
 
 
@@ -215,7 +255,7 @@ def test_runs_end_when_their_launcher_is_killed(in_tmp_path: Path) -> None:
     assert saved_steps(in_tmp_path) in ([], [None, None])
     process.kill()
     process.communicate()
-    until(lambda: have_ended(in_tmp_path), process)
+    until(lambda: have_ended(in_tmp_path))
     steps = saved_steps(in_tmp_path)
     assert len(steps) == 2
     assert all(step and step >= 20 for step in steps)
@@ -226,7 +266,7 @@ def test_a_second_interrupt_leaves_no_process_behind(in_tmp_path: Path) -> None:
     words = ["compare", "ddpg", "hanging:make", "--reuse", "1", "--seeds", "2", *SHORT, *SMALL]
     (in_tmp_path / "hanging.py").write_text(HANGING)
     process = start(*words, PYTHONPATH=f"{PATH}{os.pathsep}{in_tmp_path}")
-    until(lambda: len(list(in_tmp_path.glob("hangs-*"))) == 2, process)
+    until(lambda: len(list(in_tmp_path.glob("hangs-*"))) == 2)
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     assert "stopping after the present step" in process.stderr.readline()
@@ -246,8 +286,7 @@ from broken_envs import Toy
 class Hanging(Toy):
     def step(self, action):
         pathlib.Path(f"hangs-{os.getpid()}").touch()
-        while True:
-            time.sleep(1)
+        time.sleep(300)
 
 make = Hanging
 """

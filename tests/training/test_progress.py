@@ -100,7 +100,12 @@ def test_news_of_several_threads_are_whole_lines() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         meter = SentMeter(theirs)
-        threads = [threading.Thread(target=lambda: [meter.say("x" * 999) for _ in range(50)]) for _ in range(4)]
+
+        def talk() -> None:
+            for _ in range(50):
+                meter.say("x" * 999)
+
+        threads = [threading.Thread(target=talk) for _ in range(4)]
         reader = ours.makefile()
         for thread in threads:
             thread.start()

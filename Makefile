@@ -32,6 +32,7 @@ test-slow: install
 bench: install
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.checkpoints
 	$(BIN)/python -m benchmarks.tabular
 	$(BIN)/python -m benchmarks.environments
 

@@ -64,13 +64,13 @@ class Continuous:
         low, high = self.bounds
         shape = (self.size,) if self.shape is None else self.shape
         if (low == -1).all() and (high == 1).all():
-            return lambda action: action.astype(self.dtype).reshape(*action.shape[:-1], *shape)
+            return lambda action: action.astype(self.dtype).reshape((*action.shape[:-1], *shape))
         centre, reach = (low + high) / 2, (high - low) / 2
 
         def decode(action: np.ndarray) -> np.ndarray:
             # Rounding may lead past a bound by the last bit, and some environments assert that actions are inside.
             scaled = np.minimum(np.maximum(action * reach + centre, low), high).astype(low.dtype, copy=False)
-            return scaled.reshape(*action.shape[:-1], *shape)
+            return scaled.reshape((*action.shape[:-1], *shape))
 
         return decode
 

@@ -57,6 +57,13 @@ class Raises(Toy):
         return super().step(action)
 
 
+class Exits(Toy):
+    """Calls exit(), as a script may that was not meant to be imported."""
+
+    def step(self, action: Any) -> Any:
+        raise SystemExit("the licence has expired")
+
+
 class RaisesInReset(Toy):
     """Only the first episode can be had."""
 

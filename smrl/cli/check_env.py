@@ -28,4 +28,4 @@ def run(words: Sequence[str]) -> None:
         out.print(f"[bold]{finding.level}[/]: {escape(finding.what)}. {escape(finding.meaning)}")
     errors = sum(finding.level == "error" for finding in findings)
     require(errors == 0, f"{command.env} is not fit for training: correct the errors listed above ({errors}).")
-    out.print(f"{command.env} is fit for training.")
+    out.print(f"{command.env} is fit for training.", markup=False)

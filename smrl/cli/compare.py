@@ -75,7 +75,7 @@ def _show(outcome: Outcome, settings: list[Any], session: Session, target: float
         folder = RunDirectory.of(settings[0], session.runs).path.parents[1]
         with writing(folder):
             picture = learning_curves(outcome.records, folder / f"{slug(settings)}.png", target)
-        out.print(f"learning curves: {picture}")
+        out.print(f"learning curves: {picture}", markup=False)
     for title, sentence in outcome.failures.items():
         print(f"smrl: {title} failed: {sentence}", file=sys.stderr)
     if outcome.failures:

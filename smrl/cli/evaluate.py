@@ -39,5 +39,6 @@ def run(words: Sequence[str]) -> None:
     returns = played.returns
     out.print(
         f"{trained.settings.title}, {len(returns)} episodes: return {returns.mean():,.2f} ± {returns.std():,.2f} "
-        f"(from {returns.min():,.2f} to {returns.max():,.2f}), mean length {played.lengths.mean():,.1f}"
+        f"(from {returns.min():,.2f} to {returns.max():,.2f}), mean length {played.lengths.mean():,.1f}",
+        markup=False,
     )

@@ -1,6 +1,7 @@
 """`smrl COMMAND …`: finds the command, imports it, runs it. Importing nothing else keeps `smrl --help` fast."""
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ COMMANDS = {  # each is the module of its name in this package, with a function 
     "compare": "train with several settings and seeds: a table and a picture",
     "evaluate": "measure the return of a trained policy",
     "play": "watch a trained policy in a window or as a video",
+    "inspect": "tell what a run is, and whether its files are whole",
+    "repair": "make a damaged run usable again",
     "list": "show algorithms, presets and environments",
     "check-env": "tell whether an environment is fit for training",
     "tabular": "Q-learning and Q-SMR on CliffWalking and mazes",
@@ -44,6 +47,7 @@ smrl COMMAND --help explains a command, smrl train sac --help the flags of SAC.
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run a command; what a user can put right is one sentence and exit code 2."""
+    _open_closed_streams()
     try:
         _dispatch(list(sys.argv[1:] if words is None else words))
         sys.stdout.flush()  # here, where a closed pipe is noticed without a stack trace
@@ -59,6 +63,16 @@ def main(words: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # as with `smrl list | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _open_closed_streams() -> None:
+    """Let a command run whose output was closed (`smrl list >&-`) or whose terminal knows ASCII only."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _dispatch(words: list[str]) -> None:

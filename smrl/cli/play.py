@@ -45,4 +45,4 @@ def run(words: Sequence[str]) -> None:
         sys.unraisablehook = lambda _: None  # Gymnasium's unfinished viewers raise when they are thrown away at the end
         raise
     where = f"; the video is {command.video}" if command.video else ""
-    out.print(f"return {', '.join(f'{value:,.1f}' for value in returns)}{where}")
+    out.print(f"return {', '.join(f'{value:,.1f}' for value in returns)}{where}", markup=False)

@@ -78,7 +78,7 @@ def run(words: Sequence[str]) -> None:
     with writing(picture.parent):
         draw(results, picture)
         write_atomically(picture.with_suffix(".csv"), as_csv(results))
-    out.print(f"picture: {picture}\nnumbers: {picture.with_suffix('.csv')}")
+    out.print(f"picture: {picture}\nnumbers: {picture.with_suffix('.csv')}", markup=False)
 
 
 def settings_of(command: Tabular, task: Task, reuse: int) -> Settings:

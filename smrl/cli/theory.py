@@ -59,4 +59,4 @@ def run(words: Sequence[str]) -> None:
             if finding.lines and finding.statement.startswith(start):
                 with writing(folder):
                     picture = draw(finding, folder / f"{start.rstrip(':').replace(' ', '-')}.png")
-                out.print(f"  picture: {picture}")
+                out.print(f"  picture: {picture}", markup=False)

@@ -40,4 +40,4 @@ def run(words: Sequence[str]) -> None:
     values = {flag.name: flag.value(words, "; smrl compare tries several") for flag, words in given.items()}
     trained = train(algorithm, env, **values)
     if not values.get("quiet"):
-        out.print(f"the run is in {trained.path}")
+        out.print(f"the run is in {trained.path}", markup=False)

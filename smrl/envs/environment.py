@@ -39,7 +39,7 @@ class Environment:
         """Start an episode; the observation is a fresh array that is never changed later."""
         try:
             result = self.env.reset(seed=seed)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._fault(f"failed in reset(seed={seed}) with {in_words(error)}") from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._fault(f"returned {shown(result)} from reset() instead of an observation and an info")
@@ -50,12 +50,12 @@ class Environment:
         given = self._decode(action)  # a fresh array: some environments clip in place
         try:
             result = self.env.step(given)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._fault(f"failed in step() with {in_words(error)}", action) from error
         try:
             obs, reward, terminated, truncated, _ = result
             ends = bool(terminated), bool(truncated)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             wanted = "an observation, a reward, terminated, truncated and an info"
             raise self._fault(f"returned {shown(result)} from step() instead of {wanted}", action) from error
         return self._observation(obs, "step", action), self._reward(reward, action), *ends
@@ -66,7 +66,7 @@ class Environment:
             raise SmrlError(f'{self.name} was made without a render mode: make it with render_mode="rgb_array"')
         try:
             return self.env.render()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._fault(f"failed in render() with {in_words(error)}") from error
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class Environment:
             raw = np.asarray(obs)
             flat = raw.reshape(-1)
             square = 0.0 if self._is_image else float(np.vdot(flat, flat))  # unlike dot, it overflows without a warning
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._fault(f"returned {shown(obs)} from {call}(), which is no array of numbers") from error
         if raw.shape != self._obs_shape:
             shapes = f"shape {raw.shape} from {call}() instead of the shape {self._obs_shape} of its space"

@@ -12,7 +12,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import gymnasium
-from gymnasium.wrappers import FlattenObservation
+from gymnasium.wrappers import FlattenObservation, TimeLimit
 
 from smrl import plugins
 from smrl.envs import dmc, mujoco_warnings, source, spaces
@@ -35,8 +35,17 @@ EXTRAS = (
 WITHOUT_MUJOCO = ("gymnasium.envs.box2d.", "gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "smrl.")
 
 
-def make(env: str | Callable[..., Raw], render_mode: str | None = None, action_repeat: int = 1) -> Environment:
-    """Make an environment from its Gymnasium id, ``module:id``, ``module:function`` or a function that returns one."""
+def make(
+    env: str | Callable[..., Raw],
+    render_mode: str | None = None,
+    action_repeat: int = 1,
+    max_episode_steps: int | None = None,
+) -> Environment:
+    """Make an environment from its Gymnasium id, ``module:id``, ``module:function`` or a function that returns one.
+
+    Episodes are truncated after ``max_episode_steps`` of the environment's own steps, of which a repeated action takes
+    several; a limit that the environment has itself holds as well.
+    """
     options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
     with _quiet():
         raw = _by_name(env, options) if isinstance(env, str) else _by_call(env, options)
@@ -46,6 +55,8 @@ def make(env: str | Callable[..., Raw], render_mode: str | None = None, action_r
             with contextlib.suppress(Exception):
                 raw.close()
             raise SmrlError(reason)
+        if max_episode_steps is not None:
+            raw = TimeLimit(raw, max_episode_steps)
         if action_repeat > 1:
             raw = ActionRepeat(raw, action_repeat)
         if not spaces.is_nested(raw.observation_space):
@@ -53,6 +64,27 @@ def make(env: str | Callable[..., Raw], render_mode: str | None = None, action_r
         flat, kind = FlattenObservation(raw), type(raw.observation_space).__name__
         note = f"the {kind} observations of {name} are flattened to vectors by gymnasium.wrappers.FlattenObservation"
         return Environment(flat, name, (note,))
+
+
+class Distinct:
+    """Makes the environments that are open at once, and refuses one that is among them already.
+
+    Training, evaluation and bias would otherwise end and reset each other's episodes.
+    """
+
+    def __init__(self, make_env: Callable[[], Environment]) -> None:
+        self._make_env = make_env
+        self._made: list[Environment] = []
+
+    def __call__(self) -> Environment:
+        """Make another environment."""
+        env = self._make_env()
+        require(
+            all(env.env.unwrapped is not other.env.unwrapped for other in self._made),
+            f"the function that makes {env.name} returned the same environment twice: return a new one from every call",
+        )
+        self._made.append(env)
+        return env
 
 
 def _unfit(raw: Raw, name: str) -> str | None:
@@ -120,7 +152,7 @@ def _by_name(env: str, options: dict[str, Any]) -> Raw:
         mujoco_warnings.to_logging()
     try:
         return gymnasium.make(name, disable_env_checker=True, **options)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Gymnasium says by its bare Error that an id is malformed.
         unknown = isinstance(error, gymnasium.error.UnregisteredEnv | gymnasium.error.DeprecatedEnv)
         if unknown or type(error) is gymnasium.error.Error or _modern(name):
@@ -173,7 +205,7 @@ def _by_call(env: Callable[..., Raw], options: dict[str, Any]) -> Raw:
     mujoco_warnings.to_logging()
     try:
         raw = env(**options)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SmrlError(f"{name} cannot make an environment, it raised {in_words(error)}") from error
     if not isinstance(raw, gymnasium.Env):
         raise SmrlError(f"{name} must return a gymnasium.Env, it returned {shown(raw)}")

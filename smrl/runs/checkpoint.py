@@ -13,25 +13,23 @@ Format 1, which is still read, had no tail: its shards ended with the newest row
 them had become the last of their episode.
 """
 
-import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from smrl.errors import SmrlError
-from smrl.memory.replay import Replay
+from smrl.memory.replay import Replay, Rows
 from smrl.memory.shards import Shard, plan
-from smrl.runs.files import checksum, load_arrays, save_arrays, sync, write_atomically, writing
+from smrl.runs import manifests
+from smrl.runs.files import discard, load_arrays, save_arrays, sync, writing
+from smrl.runs.manifests import FORMAT
 
-FORMAT = 2
 KEPT = 2  # checkpoints
 SHARDS = 50  # of a checkpoint, at most
-DAMAGE = (OSError, ValueError, KeyError, TypeError)  # what reading a damaged checkpoint may raise
 
 
 class Saved(NamedTuple):
@@ -43,7 +41,25 @@ class Saved(NamedTuple):
     format: int = FORMAT
 
 
-def save(folder: Path, saved: Saved, replay: Replay) -> None:
+class Memory(Protocol):
+    """What a checkpoint needs of a replay memory."""
+
+    capacity: int
+    added: int
+
+    @property
+    def oldest(self) -> int:
+        """The first row that is still there."""
+
+    @property
+    def settled(self) -> int:
+        """The first row that may still change."""
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """The rows from start to stop."""
+
+
+def save(folder: Path, saved: Saved, replay: Memory) -> None:
     """Write a checkpoint; a step that has one already is left alone."""
     place = folder / f"{saved.step:012d}"
     if place.exists():
@@ -59,10 +75,10 @@ def save(folder: Path, saved: Saved, replay: Replay) -> None:
             "arrays": save_arrays(aside / "arrays.npz", saved.arrays),
             "tail": save_arrays(aside / "tail.npz", replay.rows(replay.settled, replay.added)),
             "replay": shards,
+            "sizes": {name: (folder / "replay" / name).stat().st_size for name in shards},
             "facts": saved.facts,
         }
-        manifest = {"checksum": _digest(body), "body": body}
-        write_atomically(aside / "manifest.json", json.dumps(manifest, indent=1).encode())
+        manifests.write(aside, body)
         os.rename(aside, place)
         sync(folder)
         _forget_old(folder)
@@ -70,45 +86,72 @@ def save(folder: Path, saved: Saved, replay: Replay) -> None:
 
 def load(folder: Path, say: Callable[[str], None], replay: Replay | None = None) -> Saved | None:
     """Read the newest whole checkpoint, and its rows into the empty replay memory if given; None without one."""
-    places = _places(folder)
+    places = manifests.places(folder)
+    damaged: dict[Path, str] = {}
     for place in reversed(places):
         try:
-            body = _read_manifest(place)
-            rows = _row_files(place, body) if replay else {}
-            for path, digest in {place / "arrays.npz": body["arrays"], **rows}.items():
-                if checksum(path) != digest:
-                    raise ValueError(f"{path.name} has a wrong checksum")
-        except DAMAGE as error:
-            say(f"checkpoint {place} is damaged ({error}); using the one before it.")
+            body = manifests.read(place)
+            rows = manifests.row_files(place, body) if replay else {}
+            files = {place / "arrays.npz": body["arrays"], **rows}
+            if reason := next(filter(None, (manifests.damage(*file) for file in files.items())), None):
+                raise ValueError(reason)
+        except manifests.DAMAGE as error:
+            damaged[place] = str(error)
             continue
+        for other, why in damaged.items():
+            say(f"checkpoint {other} is damaged ({why}); using the one before it.")
+            if replay:
+                discard(other)
         if replay:
             for path in rows:
                 replay.restore(load_arrays(path))
-            for damaged in places[places.index(place) + 1 :]:
-                shutil.rmtree(damaged)
         return Saved(body["step"], load_arrays(place / "arrays.npz"), body["facts"], body["format"])
     if places:
-        raise SmrlError(f"every checkpoint in {folder} is damaged; delete the run's folder to start it anew.")
+        raise _all_damaged(folder, damaged)
     return None
 
 
 def newest_step(folder: Path) -> int | None:
-    """Step of the newest checkpoint, by the manifests alone; None without a readable one."""
-    body = _newest_manifest(folder)
-    return body["step"] if body else None
+    """Step of the newest checkpoint whose arrays are whole; None without one."""
+    return next(
+        (int(place.name) for place in reversed(manifests.places(folder)) if manifests.has_whole_arrays(place)), None
+    )
 
 
-def _save_shards(folder: Path, replay: Replay) -> dict[str, str]:
+def _all_damaged(folder: Path, damaged: dict[Path, str]) -> SmrlError:
+    """What to do where no checkpoint is whole."""
+    run, reasons = folder.parent, ", ".join(dict.fromkeys(damaged.values()))
+    if any(map(manifests.has_whole_arrays, damaged)):
+        return SmrlError(
+            f"the replay memory of every checkpoint in {folder} is damaged ({reasons}): smrl repair {run} lets "
+            "the run go on without the damaged rows."
+        )
+    return SmrlError(
+        f"every checkpoint in {folder} is damaged ({reasons}): restore the files from a copy, or move {run} out of the "
+        "runs folder to train anew."
+    )
+
+
+def _save_shards(folder: Path, replay: Memory) -> dict[str, str]:
     """Write the rows that have settled since the newest checkpoint; answer the checksums of all shards by name."""
     (folder / "replay").mkdir(parents=True, exist_ok=True)
-    newest = _newest_manifest(folder)
-    known: dict[str, str] = newest["replay"] if newest and newest["format"] == FORMAT else {}
+    newest = manifests.newest(folder)
+    known: dict[str, str] = {}
+    if newest and newest["format"] == FORMAT:
+        known = {name: digest for name, digest in newest["replay"].items() if name.startswith("rows-")}
     shards = {}
     for start, stop in plan(map(_shard, known), replay.oldest, replay.settled, replay.capacity, SHARDS):
         name = f"rows-{start:012d}-{stop:012d}.npz"
-        shards[name] = known.get(name) or save_arrays(folder / "replay" / name, replay.rows(start, stop))
+        path = folder / "replay" / name
+        is_there = name in known and newest and _has_size(path, newest.get("sizes", {}).get(name))
+        shards[name] = known[name] if is_there else save_arrays(path, replay.rows(start, stop))
     sync(folder / "replay")
     return shards
+
+
+def _has_size(path: Path, size: int | None) -> bool:
+    """Whether a shard's file is there, of the size that it was written with where that is known."""
+    return path.is_file() and size in (None, path.stat().st_size)
 
 
 def _shard(name: str) -> Shard:
@@ -116,47 +159,12 @@ def _shard(name: str) -> Shard:
     return int(start), int(stop)
 
 
-def _row_files(place: Path, body: dict[str, Any]) -> dict[Path, str]:
-    """The files with a checkpoint's rows and their checksums, oldest rows first."""
-    shards = {place.parent / "replay" / name: digest for name, digest in sorted(body["replay"].items())}
-    return shards if body["format"] == 1 else {**shards, place / "tail.npz": body["tail"]}
-
-
 def _forget_old(folder: Path) -> None:
-    places = _places(folder)
+    places = manifests.places(folder)
     for place in places[:-KEPT]:
-        shutil.rmtree(place)
-    kept = filter(None, map(_manifest_if_whole, places[-KEPT:]))
+        discard(place)
+    kept = filter(None, map(manifests.read_if_whole, places[-KEPT:]))
     named = {name for body in kept for name in body["replay"]}
     for shard in (folder / "replay").iterdir():
         if shard.name not in named:
-            shard.unlink()
-
-
-def _places(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*") if path.name.isdigit()) if folder.exists() else []
-
-
-def _newest_manifest(folder: Path) -> dict[str, Any] | None:
-    return next(filter(None, map(_manifest_if_whole, reversed(_places(folder)))), None)
-
-
-def _manifest_if_whole(place: Path) -> dict[str, Any] | None:
-    try:
-        return _read_manifest(place)
-    except DAMAGE:
-        return None
-
-
-def _read_manifest(place: Path) -> dict[str, Any]:
-    manifest = json.loads((place / "manifest.json").read_text())
-    if manifest["checksum"] != _digest(manifest["body"]):
-        raise ValueError("manifest.json has a wrong checksum")
-    body: dict[str, Any] = {"format": 1, **manifest["body"]}
-    if body["format"] > FORMAT:
-        raise SmrlError(f"checkpoint {place} was written by a newer smrl; update smrl.")
-    return body
-
-
-def _digest(body: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+            discard(shard)

@@ -22,7 +22,7 @@ import filelock
 
 from smrl.errors import SmrlError, require
 from smrl.runs import formats, identity, runtime
-from smrl.runs.files import write_atomically, writing
+from smrl.runs.files import links, write_atomically, writing
 from smrl.runs.settings import Settings, from_json, names
 from smrl.types import Spec
 
@@ -63,6 +63,7 @@ class RunDirectory:
         """Keep other processes out; the lock of a process that was killed is void."""
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
+            self._refuse_foreign()
             lock = filelock.FileLock(self.path / ".lock")
             try:
                 lock.acquire(timeout=0)
@@ -70,6 +71,15 @@ class RunDirectory:
                 raise SmrlError(f"another process is training {self.path}; wait for it or stop it.") from None
         with lock:
             yield
+
+    def _refuse_foreign(self) -> None:
+        """Refuse links, and folders where files belong or the reverse, before anything is written or deleted."""
+        for link in links(self.path):
+            raise SmrlError(f"{link} is a link; put what it points to in its place, for a run's files must be its own.")
+        for file in (self.config, self.evaluations, self.training, self.path / ".lock"):
+            require(not file.is_dir(), f"{file} is a folder where a file belongs; move it elsewhere.")
+        folder = self.checkpoint
+        require(folder.is_dir() or not folder.exists(), f"{folder} is a file, not a folder; move it elsewhere.")
 
     def read_config(self) -> dict[str, Any]:
         """What config.json says."""
@@ -91,8 +101,8 @@ class RunDirectory:
         )
         require(
             config["env_source"] == env_source or config["env_source"] is None,
-            f"{self.path} was trained in another environment of the name {settings.env}: the function that makes it has "
-            "changed; give env_name= another name for a new run.",
+            f"{self.path} was trained in another environment of the name {settings.env}: the function that makes it "
+            "has changed; give env_name= another name for a new run.",
         )
 
     def changes(self) -> list[str]:
@@ -102,6 +112,7 @@ class RunDirectory:
         old, new = self.read_config(), _machine()
         pairs = [(name, old["versions"].get(name), now) for name, now in _versions().items()]
         pairs += [("the processor", old["cpu"], new["cpu"]), ("the backend of JAX", old["backend"], new["backend"])]
+        pairs += [(name, (old["switches"] or {}).get(name), now) for name, now in runtime.switches().items()]
         return [f"{name} was {before} and is {now} now" for name, before, now in pairs if before not in (None, now)]
 
     def write_config(self, settings: Settings[Any], spec: Spec, env_source: str | None, threads: int) -> None:
@@ -113,9 +124,11 @@ class RunDirectory:
             "env_source": env_source,
             "threads": threads,
             "versions": _versions(),
+            "switches": runtime.switches(),
             **_machine(),
             "git_commit": _git_commit(),
         }
+        config["checksum"] = formats.checksum(config)
         with writing(self.config):
             write_atomically(self.config, json.dumps(config, indent=2).encode())
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,8 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
     with new.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
     sync(new)
+    if path.is_dir():
+        discard(path)
     os.replace(new, path)
     return checksum(path)
 
@@ -66,3 +69,24 @@ def checksum(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def discard(path: Path) -> None:
+    """Delete a file, a folder or a link; what a link points to is left alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def links(run: Path) -> list[Path]:
+    """The links in a run's folder, which would lead out of it what is written and deleted there.
+
+    Not those in the folder of W&B, which makes some and in which smrl itself writes nothing.
+    """
+    found = []
+    for place, folders, names in os.walk(run):
+        found += [path for path in (Path(place, name) for name in (*folders, *names)) if path.is_symlink()]
+        if "wandb" in folders and Path(place) == run:
+            folders.remove("wandb")
+    return found

@@ -1,10 +1,13 @@
 """Reading config.json, whichever version of smrl wrote it. Needs no JAX.
 
-Format 2: settings, spec, env_source, threads, backend, cpu, versions, machine, git_commit.
+Format 2: settings, spec, env_source, threads, backend, cpu, versions, machine, git_commit, and a checksum of what
+the numbers of the run depend on (settings, spec, threads); files from before it was added have none.
 Format 1: experiment in place of settings, sizes in place of a spec, and no number that says so.
 """
 
+import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +16,18 @@ from smrl.errors import SmrlError, require
 FORMAT = 2
 CONFIG = "config.json"
 
-_OPTIONAL = ("env_source", "backend", "cpu", "machine", "git_commit")  # None where the run does not say
+_OPTIONAL = ("env_source", "switches", "backend", "cpu", "machine", "git_commit")  # None where the run does not say
 _SETTINGS = {"algorithm": str, "env": str, "reuse": str, "seed": int, "steps": int, "hyper": dict}
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """The config.json of a run's folder, upgraded to the present format; the file stays as it is."""
     file = path / CONFIG
-    config = _load(file)
+    return upgraded(_load(file), file)
+
+
+def upgraded(config: dict[str, Any], file: Path) -> dict[str, Any]:
+    """A config of any format in the present one; ``file`` is where it was read, for messages."""
     number = config.get("format", 1)
     require(not isinstance(number, int) or number <= FORMAT, f"{file} was written by a newer smrl; update smrl.")
     try:
@@ -33,13 +40,26 @@ def read_config(path: Path) -> dict[str, Any]:
         raise damaged(file, f"it lacks {error}") from None
     except (TypeError, ValueError) as error:
         raise damaged(file, str(error)) from None
+    config["settings"].setdefault("max_episode_steps", None)  # younger than the first runs of this format
     return dict.fromkeys(_OPTIONAL) | config
 
 
-def damaged(file: Path, reason: str) -> SmrlError:
+def checksum(config: Mapping[str, Any]) -> str:
+    """SHA-256 of what the numbers of a run depend on."""
+    decisive = [config[name] for name in ("settings", "spec", "threads")]
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+class Damaged(SmrlError):
+    """A file of a run cannot be used."""
+
+
+def damaged(file: Path, reason: str) -> Damaged:
     """The error for a file of a run that cannot be used; what was trained is never thrown away."""
-    return SmrlError(
-        f"{file} is damaged: {reason}; restore the file, or move {file.parent} out of the runs folder to train anew."
+    run = file.parent
+    return Damaged(
+        f"{file} is damaged: {reason}; smrl repair {run} restores it from the run's checkpoint; if there is none, move "
+        f"{run} out of the runs folder to train anew."
     )
 
 
@@ -87,3 +107,5 @@ def _check(config: dict[str, Any]) -> None:
     for name, kind in _SETTINGS.items():
         if not isinstance(config["settings"][name], kind):
             raise ValueError(f"its {name} cannot be {config['settings'][name]!r}")
+    if config.get("checksum") not in (None, checksum(config)):
+        raise ValueError("its settings, spec or threads are not those that were written")

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from smrl.errors import SmrlError
-from smrl.runs.formats import CONFIG, read_config
+from smrl.runs import manifests
+from smrl.runs.formats import CONFIG, read_config, upgraded
 
 Settings = Mapping[str, Any]
 
@@ -82,17 +83,16 @@ def find(settings: Settings, defaults: Settings, runs: Path) -> Path:
     place = runs / (_fit_for_files(mine["env"], "-")[:LONGEST_NAME] or "-")
     wanted, seed = canonical({**defaults, **mine}), f"seed{mine['seed']}"
     labels = []
-    for config in sorted(place.glob(f"*/*/{CONFIG}")):
-        folder, stored = config.parent, _stored(config.parent, defaults)
+    for folder, stored in _runs(place, "*/*", defaults):
         if stored is not None and canonical(stored) == wanted:
             if folder.name == seed and stored["seed"] == mine["seed"]:
                 return folder
             labels.append(folder.parent)
 
     def is_free(label: Path) -> bool:
-        others = (_stored(config.parent, defaults) for config in label.glob(f"*/{CONFIG}"))
-        return not (label / seed / CONFIG).exists() and all(
-            stored is not None and canonical(stored) == wanted for stored in others
+        return all(
+            folder.name != seed and stored is not None and canonical(stored) == wanted
+            for folder, stored in _runs(label, "*", defaults)
         )
 
     names = _names(slug(settings, defaults), digest(settings))
@@ -208,11 +208,26 @@ def _fit_for_files(name: str, substitute: str) -> str:
     return re.sub(r"[^\w.+-]", substitute, name, flags=re.ASCII).strip(".")
 
 
-def _stored(folder: Path, defaults: Settings) -> dict[str, Any] | None:
-    """The settings of the run in a folder, or None where they cannot be read."""
+def _runs(place: Path, pattern: str, defaults: Settings) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    """The folders of runs with their settings, or None where those cannot be read."""
+    for folder in sorted(place.glob(pattern)):
+        stored = _stored(folder)
+        if stored is not None:
+            yield folder, {**defaults, **flat(stored)}
+        elif (folder / CONFIG).exists():
+            yield folder, None
+
+
+def _stored(folder: Path) -> Settings | None:
+    """The settings of a run by its config.json or, where that is damaged or gone, by its checkpoint."""
     try:
-        return {**defaults, **flat(read_config(folder)["settings"])}
+        return dict(read_config(folder)["settings"])
     except SmrlError:
+        pass
+    try:
+        body = manifests.newest(folder / manifests.FOLDER)
+        return dict(upgraded(body["facts"]["config"], folder / CONFIG)["settings"]) if body else None
+    except (SmrlError, KeyError, TypeError):
         return None
 
 

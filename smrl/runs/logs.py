@@ -1,77 +1,179 @@
-"""Where numbers go: CSV files, TensorBoard event files and, if asked for, Weights & Biases."""
+"""Who watches a run's numbers: TensorBoard event files and, if asked for, Weights & Biases.
 
-import csv
-import io
+An observer never stops a run: one that fails is dropped with a sentence, and the run goes on without it.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+from urllib.parse import urlsplit
 
-from tensorboardX import SummaryWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.proto.summary_pb2 import Summary
+from tensorboardX.record_writer import masked_crc32c
 
 from smrl.errors import SmrlError
-from smrl.runs.files import sync, write_atomically, writing
+from smrl.plugins import in_words
+
+REACH_SECONDS = 2.0
+FINISH_SECONDS = 60.0  # to send what is held back when a run ends
+EVENTS = "events.out.tfevents"  # TensorBoard finds its files by this name
 
 
-class CsvLog:
-    """A table with a fixed header whose first column is the step."""
+class Observer(Protocol):
+    """Takes the values of a step by their names."""
 
-    def __init__(self, path: Path, columns: tuple[str, ...], continue_at: int) -> None:
-        """Open a table, forgetting what was written after the step that the run continues at."""
-        self.path, self.columns = path, columns
-        kept = [",".join(columns)]
-        if path.exists():
-            whole_lines = path.read_text(errors="replace").split("\n")[1:-1]  # a line that was cut off has no end
-            steps = [line.partition(",")[0] for line in whole_lines]
-            kept += [
-                line
-                for line, step in zip(whole_lines, steps, strict=True)
-                if step.isdigit() and int(step) <= continue_at
-            ]
-        with writing(path):
-            write_atomically(path, "".join(f"{line}\n" for line in kept).encode())
+    name: str
 
-    def write(self, row: dict[str, Any]) -> None:
-        """Append a line; a column that has no value stays empty."""
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow([row.get(name, "") for name in self.columns])
-        with writing(self.path), self.path.open("a") as file:
-            file.write(line.getvalue())
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """Add a point to the curve of each value."""
 
-    def sync(self) -> None:
-        """Wait until the table is on the disk."""
-        sync(self.path)
+    def close(self) -> None:
+        """Write out what is held back."""
+
+
+class EventFile:
+    """An event file of TensorBoard, written in the caller's thread, so that the caller learns of every failure.
+
+    The writers of tensorboardX have a thread and a queue; when the thread dies, the queue fills and blocks the run.
+    """
+
+    name = "TensorBoard"
+
+    def __init__(self, folder: Path, continue_at: int) -> None:
+        """Begin a file; TensorBoard hides what earlier ones say of steps after ``continue_at``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        # TensorBoard reads files in the order of their names, so a clock that steps back must not decide it.
+        taken = [int(file.name.split(".")[3]) for file in folder.glob(f"{EVENTS}.*") if _has_number(file)]
+        self.path = folder / f"{EVENTS}.{max([int(time.time()), *(number + 1 for number in taken)]):010d}.smrl"
+        self._append(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        start = SessionLog(status=SessionLog.START)
+        self._append(Event(wall_time=time.time(), step=continue_at, session_log=start))
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """Add a point to the curve of each value."""
+        points = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._append(Event(wall_time=time.time(), step=step, summary=Summary(value=points)))
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+    def _append(self, event: Event) -> None:
+        body = event.SerializeToString()
+        length = struct.pack("<Q", len(body))
+        checksums = (struct.pack("<I", masked_crc32c(part)) for part in (length, body))
+        with self.path.open("ab") as file:
+            file.write(length + next(checksums) + body + next(checksums))
+
+
+class WandB:
+    """A run of Weights & Biases."""
+
+    name = "Weights & Biases"
+
+    def __init__(self, folder: Path, config: dict[str, Any], project: str, say: Callable[[str], None]) -> None:
+        """Begin a run; offline if it could not be sent, for W&B itself would wait for a minute and a half."""
+        try:
+            import wandb
+        except ImportError:
+            raise SmrlError('Weights & Biases is not installed; pip install "smrl[wandb]" adds it.') from None
+        name = "-".join(folder.parts[-3:])
+        obstacle = None if os.environ.get("WANDB_MODE") else _obstacle(wandb)
+        if obstacle:
+            say(f"Weights & Biases is offline: {obstacle}; send the run later with wandb sync {folder / 'wandb'}/*.")
+        settings = wandb.Settings(silent=True, finish_timeout=FINISH_SECONDS)
+        # A continued run is a new one of the same group: W&B cannot delete the points after the checkpoint.
+        self._run = wandb.init(
+            project=project,
+            name=name,
+            group=name,
+            dir=folder,
+            config=config,
+            settings=settings,
+            mode="offline" if obstacle else None,
+        )
+        self._run.define_metric("*", step_metric="step")
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """Send a point of each curve."""
+        self._run.log(values | {"step": step})
+
+    def close(self) -> None:
+        """Send what is held back."""
+        self._run.finish()
 
 
 class Curves:
-    """The same numbers for those who watch: TensorBoard, and W&B where a project is named."""
+    """Passes a run's numbers on to its observers."""
 
-    def __init__(self, folder: Path, config: dict[str, Any], continue_at: int, wandb_project: str | None) -> None:
-        with writing(folder):
-            self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=continue_at)
-        self._wandb = _start_wandb(folder, config, wandb_project) if wandb_project else None
+    def __init__(
+        self,
+        folder: Path,
+        config: dict[str, Any],
+        continue_at: int,
+        wandb_project: str | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self._say = say
+        self.observers: list[Observer] = []
+        self._add(EventFile.name, lambda: EventFile(folder / "tensorboard", continue_at))
+        if wandb_project:
+            self._add(WandB.name, lambda: WandB(folder, config, wandb_project, say))
 
     def write(self, group: str, step: int, values: dict[str, float]) -> None:
-        """Add a point to each curve."""
+        """Add a point to the curve of each value."""
         named = {f"{group}/{name}": value for name, value in values.items()}
-        for name, value in named.items():
-            self._tensorboard.add_scalar(name, value, step)
-        if self._wandb:
-            self._wandb.log(named | {"step": step})
+        for observer in list(self.observers):
+            try:
+                observer.write(step, named)
+            except Exception as error:
+                self.observers.remove(observer)
+                self._say_failure(observer.name, error)
 
     def close(self) -> None:
-        """Write out what is still held back."""
-        self._tensorboard.close()
-        if self._wandb:
-            self._wandb.finish()
+        """Close the observers."""
+        while self.observers:
+            observer = self.observers.pop()
+            try:
+                observer.close()
+            except Exception as error:
+                self._say_failure(observer.name, error)
+
+    def _add(self, name: str, make: Callable[[], Observer]) -> None:
+        try:
+            self.observers.append(make())
+        except SmrlError:
+            raise  # what the user asked for cannot be had, and nothing is trained yet
+        except Exception as error:
+            self._say_failure(name, error)
+
+    def _say_failure(self, name: str, error: Exception) -> None:
+        self._say(f"{name} fails with {in_words(error)}; the run goes on without it.")
 
 
-def _start_wandb(folder: Path, config: dict[str, Any], project: str) -> Any:
-    try:
-        import wandb
-    except ImportError:
-        raise SmrlError('Weights & Biases is not installed; pip install "smrl[wandb]" adds it.') from None
-    name = "-".join(folder.parts[-3:])
-    settings = wandb.Settings(silent=True)
-    # A continued run is another one of the same group: W&B cannot take back what came after the checkpoint.
-    run = wandb.init(project=project, name=name, group=name, dir=folder, config=config, settings=settings)
-    run.define_metric("*", step_metric="step")
-    return run
+def _obstacle(wandb: Any) -> str | None:
+    """Why nothing can be sent to W&B now."""
+    if not wandb.login(prompt=False, verify=False):
+        return "nobody is logged in; use wandb login"
+    url = str(wandb.Settings().base_url)
+    address = urlsplit(urllib.request.getproxies().get(urlsplit(url).scheme) or url)
+    reached = threading.Event()
+
+    def reach() -> None:
+        port = address.port or (80 if address.scheme == "http" else 443)
+        with contextlib.suppress(OSError), socket.create_connection((address.hostname or "", port), REACH_SECONDS):
+            reached.set()
+
+    threading.Thread(target=reach, daemon=True).start()  # a look-up of the name knows no time limit
+    return None if reached.wait(REACH_SECONDS) else f"{address.hostname} does not answer within {REACH_SECONDS:g} s"
+
+
+def _has_number(file: Path) -> bool:
+    return len(parts := file.name.split(".")) > 3 and parts[3].isdigit()

@@ -73,7 +73,7 @@ class Run:
         )
         if env is None and not self.trust:
             refuse_code(self.path, named_code(self.settings.to_json()))
-        return make(env or name, render_mode, self.settings.action_repeat)
+        return make(env or name, render_mode, self.settings.action_repeat, self.settings.max_episode_steps)
 
     def _load_policy(self, best: bool) -> Policy:
         runtime.start()
@@ -99,6 +99,6 @@ def load(path: str | Path, trust: bool = False) -> Run:
 
     >>> policy = load("runs/Hopper-v4/sac-reuse10/seed0").policy                  # doctest: +SKIP
     """
-    run = Run(Path(path), trust)
+    run = Run(Path(path).absolute(), trust)
     run.settings  # noqa: B018  # a folder that is no run is refused here and not at first use
     return run

@@ -7,9 +7,18 @@ from pathlib import Path
 
 import jax
 
-from smrl.errors import SmrlError
+from smrl.errors import SmrlError, require
 
 THREADS = "PJRT_NPROC"
+VARIABLES = ("XLA_FLAGS", "NVIDIA_TF32_OVERRIDE")
+SWITCHES = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_default_prng_impl",
+    "jax_numpy_dtype_promotion",
+    "jax_random_seed_offset",
+    "jax_threefry_partitionable",
+)
 
 
 def cores() -> int:
@@ -19,7 +28,10 @@ def cores() -> int:
 
 def threads() -> int:
     """The number of threads that XLA has, or would have if it started now."""
-    return int(os.environ.get(THREADS) or cores())
+    text = os.environ.get(THREADS) or str(cores())
+    is_count = text.isascii() and text.isdecimal() and int(text) > 0
+    require(is_count, f"{THREADS}={text} in the environment is no number of threads; unset it, or give at least 1.")
+    return int(text)
 
 
 def start(wanted: int | None = None) -> None:
@@ -43,6 +55,12 @@ def start(wanted: int | None = None) -> None:
 def backend() -> str:
     """What JAX computes on: cpu, gpu or tpu. This starts JAX."""
     return jax.default_backend()
+
+
+def switches() -> dict[str, str]:
+    """Switches of JAX and XLA that change the last bits of a result, or all of them."""
+    variables = {name: os.environ.get(name) or "not set" for name in VARIABLES}
+    return variables | {name: str(getattr(jax.config, name)) for name in SWITCHES if hasattr(jax.config, name)}
 
 
 def processor() -> str:

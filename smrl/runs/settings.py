@@ -45,6 +45,8 @@ class Settings(Generic[Hyper]):
     """Environments to collect from in parallel; steps count in all of them together."""
     action_repeat: Count = 1
     """Environment steps for which each action is repeated."""
+    max_episode_steps: Count | None = None
+    """Environment steps after which every episode is truncated; by default only the environment's own limit holds."""
     capacity: Count = 1_000_000
     """Transitions that the replay memory holds."""
     reset_every: Count | None = None

@@ -10,7 +10,8 @@ import gymnasium
 from smrl.envs.make import identify, make
 from smrl.runs.run import NAMED, Run
 from smrl.studies.presets import resolve
-from smrl.training.loop import Hooks, carry_out
+from smrl.training.carry_out import carry_out
+from smrl.training.loop import Hooks
 from smrl.training.progress import Board
 from smrl.training.session import Session
 
@@ -42,5 +43,5 @@ def train(
     source = source if isinstance(env, str) else source or NAMED
     with Board(session.quiet) as board:
         meter = board.meter(chosen.title, chosen.steps)
-        make_env = partial(make, env, action_repeat=chosen.action_repeat)
+        make_env = partial(make, env)
         return carry_out(chosen, session, make_env, meter, Hooks(on_step, on_evaluation), source)

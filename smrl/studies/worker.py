@@ -19,8 +19,8 @@ from smrl.envs.make import make
 from smrl.errors import SmrlError
 from smrl.runs.foreign import named_code
 from smrl.runs.settings import from_json
+from smrl.training.carry_out import carry_out
 from smrl.training.interruption import Interrupted
-from smrl.training.loop import carry_out
 from smrl.training.progress import SentMeter
 from smrl.training.session import Session
 
@@ -38,7 +38,7 @@ def work(task: str, descriptor: int) -> int:
         plugins.use_working_directory()
     try:
         settings = from_json(given["settings"])
-        make_env = partial(make, settings.env, action_repeat=settings.action_repeat)
+        make_env = partial(make, settings.env)
         carry_out(settings, Session(**given["session"]), make_env, meter)
     except SmrlError as error:
         meter.fail(str(error))

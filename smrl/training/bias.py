@@ -17,7 +17,7 @@ from smrl.algorithms.acting import Reader
 from smrl.envs.environment import Environment
 from smrl.randomness import Purpose, at, key
 from smrl.runs.settings import Settings
-from smrl.training.evaluator import Evaluator
+from smrl.training.evaluator import Evaluator, logger
 from smrl.types import Appraisal, State
 
 PAIRS, PER_EPISODE = 1_000, 350
@@ -47,9 +47,10 @@ class Bias:
         appraise: Callable[[State, Any, Any], Appraisal],
         template: State,
         make_env: Callable[[], Environment],
+        say: Callable[[str], None] = logger.warning,
     ) -> None:
         self.gamma, self.original = settings.gamma, settings.bias_original
-        self.evaluator = Evaluator(make_env, EPISODES, settings.seed, Purpose.BIAS)
+        self.evaluator = Evaluator(make_env, EPISODES, settings.seed, Purpose.BIAS, say)
         root = key(settings.seed, Purpose.BIAS)
         obs = self.evaluator.envs[0].spec.example().obs
         self._appraise = Reader(

@@ -6,13 +6,35 @@ from typing import Any
 
 import numpy as np
 
-from smrl.envs.environment import Environment
+from smrl.envs.environment import Environment, EnvironmentFault
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.randomness import Purpose, environment_seed, generator
 from smrl.runs.settings import Settings
+from smrl.types import ArraySpec
 
 Act = Callable[[np.ndarray, int], Any]  # observations of all environments, step → actions
+
+
+class Actions:
+    """The actions of an episode, in one array that grows; an episode without end has millions of them."""
+
+    def __init__(self, spec: ArraySpec, actions: np.ndarray | None = None) -> None:
+        self._count = 0 if actions is None else len(actions)
+        self._room = spec.zeros(max(16, 2 * self._count))
+        if actions is not None and self._count:
+            self._room[: self._count] = actions
+
+    def append(self, action: np.ndarray) -> None:
+        """Add an action."""
+        if self._count == len(self._room):
+            self._room = np.concatenate([self._room, np.zeros_like(self._room)])
+        self._room[self._count] = action
+        self._count += 1
+
+    def array(self) -> np.ndarray:
+        """All actions, as a copy."""
+        return self._room[: self._count].copy()
 
 
 @dataclass
@@ -22,7 +44,7 @@ class Episode:
     number: int
     seed: int
     obs: np.ndarray
-    actions: list[np.ndarray]
+    actions: Actions
     total: float = 0.0  # sum of the rewards
     over: bool = False
 
@@ -30,10 +52,20 @@ class Episode:
 class Collector:
     """Plays training episodes in one or more environments and stores what happens."""
 
-    def __init__(self, settings: Settings[Any], envs: Sequence[Environment], replay: Replay) -> None:
-        self.settings, self.envs, self.replay = settings, envs, replay
+    def __init__(
+        self,
+        settings: Settings[Any],
+        envs: Sequence[Environment],
+        replay: Replay,
+        heed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``heed`` is called between the steps of a replayed episode, and raises to stop there."""
+        self.settings, self.envs, self.replay, self.heed = settings, envs, replay, heed
         self.spec = envs[0].spec
-        self.returns: list[float] = []  # of the episodes that ended since they were last taken
+        self._ended, self._returned = (
+            0,
+            0.0,
+        )  # episodes that ended since their mean was last taken, sum of their returns
         self.episodes: list[Episode] = []
 
     def start(self) -> None:
@@ -55,19 +87,21 @@ class Collector:
             episode.total += reward
             episode.over = terminated or truncated
             if episode.over:
-                self.returns.append(episode.total)
+                self._ended += 1
+                self._returned += episode.total
 
-    def take_returns(self) -> list[float]:
-        """The returns of the training episodes that ended since the last call."""
-        returns, self.returns = self.returns, []
-        return returns
+    def take_mean_return(self) -> float | None:
+        """The mean return of the training episodes that ended since the last call; None if none did."""
+        mean = self._returned / self._ended if self._ended else None
+        self._ended, self._returned = 0, 0.0
+        return mean
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What a checkpoint keeps of the running episodes as arrays."""
         kept: dict[str, np.ndarray] = {}
         for index, episode in enumerate(self.episodes):
             kept[f"episode{index}.obs"] = episode.obs
-            kept[f"episode{index}.actions"] = np.array(episode.actions, self.spec.action.array.dtype)
+            kept[f"episode{index}.actions"] = episode.actions.array()
         return kept
 
     def facts(self) -> list[dict[str, Any]]:
@@ -78,12 +112,9 @@ class Collector:
     def restore(self, arrays: dict[str, np.ndarray], facts: list[dict[str, Any]], say: Callable[[str], None]) -> None:
         """Bring the environments to where they were: reset each with its episode's seed and repeat the actions."""
         for index, (env, fact) in enumerate(zip(self.envs, facts, strict=True)):
-            actions = list(arrays[f"episode{index}.actions"])
-            obs = env.reset(fact["seed"])
-            for action in actions:
-                obs = env.step(action)[0]
-            if np.array_equal(obs, arrays[f"episode{index}.obs"]):
-                self.episodes.append(Episode(obs=obs, actions=actions, **fact))
+            obs, actions = arrays[f"episode{index}.obs"], arrays[f"episode{index}.actions"]
+            if self._is_repeated(env, fact["seed"], actions, obs, fact["over"]):
+                self.episodes.append(Episode(obs=obs, actions=Actions(self.spec.action.array, actions), **fact))
                 continue
             say(
                 "the environment did not repeat its episode (it is not deterministic); a new episode starts, "
@@ -110,4 +141,21 @@ class Collector:
 
     def _new_episode(self, env: Environment, number: int) -> Episode:
         seed = environment_seed(self.settings.seed, Purpose.EPISODE, number)
-        return Episode(number, seed, env.reset(seed), [])
+        return Episode(number, seed, env.reset(seed), Actions(self.spec.action.array))
+
+    def _is_repeated(
+        self, env: Environment, seed: int, actions: np.ndarray, last_obs: np.ndarray, was_over: bool
+    ) -> bool:
+        """Play an episode again; whether it came to the same observation, and to an end only where it had ended."""
+        is_over = False
+        try:
+            obs = env.reset(seed)
+            for action in actions:
+                self.heed()
+                if is_over:
+                    return False
+                obs, _, terminated, truncated = env.step(action)
+                is_over = terminated or truncated
+        except EnvironmentFault:
+            return False
+        return is_over == was_over and np.array_equal(obs, last_obs)

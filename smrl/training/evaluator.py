@@ -1,19 +1,23 @@
 """Greedy roll-outs, several episodes at once: one call of the policy per step serves all of them."""
 
 import contextlib
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from smrl.envs.environment import Environment
-from smrl.envs.make import Raw
+from smrl.envs.make import Distinct, Raw
 from smrl.randomness import Purpose, environment_seed
 from smrl.runs import runtime
 from smrl.runs.run import Run
 from smrl.validation import Count, convert
 
 AT_ONCE = 16
+ENDLESS = 100_000  # steps of one episode after which a person should know
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,17 @@ class Evaluator:
     """Plays episodes in environments kept for it; every call resets them with the same seeds."""
 
     def __init__(
-        self, make_env: Callable[[], Environment], episodes: int, seed: int, purpose: Purpose = Purpose.EVALUATE
+        self,
+        make_env: Callable[[], Environment],
+        episodes: int,
+        seed: int,
+        purpose: Purpose = Purpose.EVALUATE,
+        say: Callable[[str], None] = logger.warning,
     ) -> None:
+        """``say`` is told once of an episode that does not end."""
         self.envs = [make_env() for _ in range(min(episodes, AT_ONCE))]
-        self.episodes, self.seed, self.purpose = episodes, seed, purpose
+        self.episodes, self.seed, self.purpose, self.say = episodes, seed, purpose, say
+        self._has_said = False
 
     def seeds(self, first: int = 0) -> list[int]:
         """The seeds of the episodes from a number on."""
@@ -65,6 +76,8 @@ class Evaluator:
             for index, episode in list(episode_of.items()):
                 obs[index], reward, terminated, truncated = self.envs[index].step(actions[index])
                 rewards[episode].append(reward)
+                if len(rewards[episode]) == ENDLESS:
+                    self._say_endless()
                 if terminated or truncated:
                     del episode_of[index]
                     for following in waiting:
@@ -72,6 +85,12 @@ class Evaluator:
                         obs[index] = self.envs[index].reset(seeds[following])
                         break
         return Episodes(rewards)
+
+    def _say_endless(self) -> None:
+        if not self._has_said:
+            self._has_said = True
+            where = f"an episode of {self.envs[0].name} has not ended after {ENDLESS:,} steps of an evaluation"
+            self.say(f"{where}; if it never ends, train with --max-episode-steps.")
 
     def close(self) -> None:
         """Close the environments."""
@@ -92,7 +111,7 @@ def evaluate(
     episodes = convert("episodes", episodes, Count)
     runtime.start(run.threads)  # so that the episodes of the run's evaluations come out the same
     policy = run.best_policy if best else run.policy
-    with contextlib.closing(Evaluator(lambda: run.make_env(env), episodes, run.settings.seed)) as evaluator:
+    with contextlib.closing(Evaluator(Distinct(lambda: run.make_env(env)), episodes, run.settings.seed)) as evaluator:
         played = evaluator(policy.act)
     assert played is not None
     return played

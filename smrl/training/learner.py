@@ -16,6 +16,7 @@ from smrl.smr.rules import rule_of
 from smrl.training.clock import Moment
 from smrl.types import Metrics, Spec
 
+READ_AT_ONCE = 100  # metrics: few enough to be kept in memory, and enough not to wait for a GPU often
 METRICS_EVERY = 10  # learning steps: reading the losses back every time would cost more than it tells
 
 
@@ -26,7 +27,8 @@ class Learner:
         self.settings = settings
         self.algorithm = algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
         self.rounds = algorithm.rounds * settings.fresh_batches
-        self.metrics: list[Metrics] = []  # since they were last taken
+        self._metrics: list[Metrics] = []  # that are still to be read back and added to the sums
+        self._sums: dict[str, tuple[float, int]] = {}  # sum and number of each metric's values since they were taken
         rule = rule_of(settings.reuse)
         explore_key, learn_key = key(settings.seed, Purpose.EXPLORE), key(settings.seed, Purpose.LEARN)
         learn = loop.learner(algorithm, rule, settings.fresh_batches)
@@ -67,13 +69,24 @@ class Learner:
         batches = replay.sample(draw, self.rounds, self.settings.batch_size)
         self.learned, metrics = self._learn(self.learned, batches, moment.step, moment.env_step)
         if moment.step % METRICS_EVERY == 0:
-            self.metrics.append(metrics)
+            self._metrics.append(metrics)
+            if len(self._metrics) == READ_AT_ONCE:
+                self._add_up()
 
     def take_metrics(self) -> dict[str, float]:
         """The metrics' means since the last call; empty if nothing was learned since."""
-        history, self.metrics = jax.device_get(self.metrics), []
-        names = sorted(history[0]) if history else []
-        return {name: _mean([row[name] for row in history]) for name in names}
+        self._add_up()
+        sums, self._sums = self._sums, {}
+        return {name: total / count if count else float("nan") for name, (total, count) in sorted(sums.items())}
+
+    def _add_up(self) -> None:
+        """Add the metrics to their sums, but for NaN, by which an update reports that it did not compute one."""
+        history, self._metrics = jax.device_get(self._metrics), []
+        for name in history[0] if history else ():
+            values = np.array([row[name] for row in history], np.float64)
+            known = values[~np.isnan(values)]
+            total, count = self._sums.get(name, (0.0, 0))
+            self._sums[name] = (total + float(known.sum()), count + known.size)
 
     def counts(self) -> tuple[int, int]:
         """Batches drawn and updates made so far."""
@@ -82,9 +95,3 @@ class Learner:
     def policy_arrays(self) -> dict[str, np.ndarray]:
         """The parameters that the greedy policy reads, by their names in a checkpoint."""
         return to_arrays({"best": self.exploit.part(self.learned.state)})
-
-
-def _mean(values: list[Any]) -> float:
-    """The mean of the values that are numbers: an update that does not compute a metric reports NaN."""
-    known = np.array(values)[~np.isnan(values)]
-    return float(known.mean()) if known.size else float("nan")

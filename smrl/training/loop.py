@@ -7,14 +7,17 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from smrl.envs.environment import Environment, EnvironmentFault
-from smrl.errors import SmrlError, require
+from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
-from smrl.runs import checkpoint, runtime
+from smrl.plugins import in_words
+from smrl.runs import checkpoint
+from smrl.runs.background import Writer
 from smrl.runs.checkpoint import Saved
 from smrl.runs.directory import RunDirectory
 from smrl.runs.run import Run
@@ -24,7 +27,7 @@ from smrl.training.bias import Bias
 from smrl.training.clock import Clock
 from smrl.training.collector import Collector
 from smrl.training.evaluator import Evaluator
-from smrl.training.interruption import Interrupted, Interruption
+from smrl.training.interruption import Interruption
 from smrl.training.learner import Learner
 from smrl.training.progress import Meter
 from smrl.training.recorder import Recorder
@@ -61,7 +64,9 @@ class Trainer:
         learn_every = self.learner.algorithm.learn_every
         self.clock = Clock(settings.envs, settings.action_repeat, settings.warmup, learn_every)
         self.replay = Replay(settings.capacity, spec, settings.gamma, settings.n_step, settings.envs)
-        self.collector = Collector(settings, envs, self.replay)
+        self.collector = Collector(settings, envs, self.replay, interruption.heed)
+        self.writer = self._opened(Writer(directory.checkpoint, self.replay))
+        self.seen = Run(directory.path, trust=True)  # the run as hooks see it
         self.evaluator: Evaluator | None = None
         self.bias: Bias | None = None
         self.best: tuple[float, int, dict[str, np.ndarray]] | None = None  # mean return, step, the policy's parameters
@@ -82,9 +87,9 @@ class Trainer:
             if stop := self._asked_to_stop():
                 return stop
             if time.monotonic() - self.saved_at > self.session.checkpoint_seconds:
-                self.save()
+                self.save_in_background()
             self.advance()
-            if self.hooks.on_step and self.hooks.on_step(Run(self.directory.path), self.step) is True:
+            if self._hook_stops(self.hooks.on_step, self.step):
                 return "on_step returned True"
 
     def advance(self) -> None:
@@ -98,22 +103,35 @@ class Trainer:
         self.recorder.advance(self.step)
 
     def save(self) -> None:
-        """Write a checkpoint."""
-        self.recorder.sync()
+        """Write a checkpoint, and wait until it is on the disk."""
+        self.writer.save(self._state(), before=self.recorder.sync)
+        self.saved_at = time.monotonic()
+
+    def save_in_background(self) -> None:
+        """Begin to write a checkpoint, unless one is being written."""
+        if not self.writer.is_busy():
+            self.writer.begin(self._state(), before=self.recorder.sync)
+            self.saved_at = time.monotonic()
+
+    def _state(self) -> Saved:
+        """What a checkpoint keeps besides the replay memory, as copies that no later step changes."""
         mean, step, best = self.best or (None, None, {})
         arrays = self.learner.arrays() | self.collector.arrays() | best
         facts = {
             "episodes": self.collector.facts(),
             "seconds": self._seconds(),
             "best": None if step is None else {"mean": mean, "step": step},
+            "config": self.config,  # to rebuild config.json and the tables from
+            "tables": self.recorder.tables(),
         }
-        checkpoint.save(self.directory.checkpoint, Saved(self.step, arrays, facts), self.replay)
-        self.saved_at = time.monotonic()
+        # Arrays of JAX may be views of memory that the next update takes over.
+        return Saved(self.step, {name: np.array(array) for name, array in arrays.items()}, facts)
 
     def _begin(self) -> None:
         """Start anew, or go on from the newest checkpoint."""
         saved = checkpoint.load(self.directory.checkpoint, self.meter.say, self.replay)
         self.step = saved.step if saved else 0
+        self.config = self.directory.read_config()
         self.recorder = self._opened(Recorder(self.settings, self.directory, self.meter, self.session.wandb, self.step))
         if saved:
             self.meter.say(f"continuing at step {self.step:,}")
@@ -126,6 +144,8 @@ class Trainer:
             self.learner.start()
             self.collector.start()
         self.last = self.recorder.last_evaluation()  # its step and mean return
+        if self.last and self.last[0] == self.step and (self.best is None or self.last[1] > self.best[0]):
+            self.best = (self.last[1], self.step, self.learner.policy_arrays())  # killed right after this evaluation
         self.counted = self.learner.counts()  # batches and updates, when last logged
         self.seconds_before = saved.facts["seconds"] if saved else 0.0
         self.started = self.saved_at = time.monotonic()
@@ -146,25 +166,25 @@ class Trainer:
         return None
 
     def _collect(self) -> None:
+        self.writer.keep(self.settings.envs)
         try:
             self.collector.collect(self.learner.explore.bind(self.learner.learned.state), self.step)
         except EnvironmentFault as fault:
-            self.save()
-            place = self.directory.path
-            raise SmrlError(f"at step {self.step + 1:,}: {fault}; all before it is saved in {place}.") from fault
+            raise SmrlError(f"at step {self.step + 1:,}: {fault}; {self._save_after_failure()}.") from fault
 
     def _evaluate(self) -> str | None:
         """Evaluate and log; why the run should stop now, if it should."""
         step, settings = self.step, self.settings
         if self.evaluator is None:
-            self.evaluator = self._opened(Evaluator(self.make_env, settings.eval_episodes, settings.seed))
+            self.evaluator = self._opened(
+                Evaluator(self.make_env, settings.eval_episodes, settings.seed, say=self.meter.say)
+            )
         policy = self.learner.exploit.bind(self.learner.learned.state)
         try:
             episodes = self.evaluator(lambda obs: np.asarray(policy(obs)), halt=self.interruption.is_noted)
             bias = self._measure_bias() if self.clock.is_due(step, settings.bias_every) else {}
         except EnvironmentFault as fault:
-            self.save()
-            raise SmrlError(f"in the evaluation at step {step:,}: {fault}; all before it is saved.") from fault
+            raise SmrlError(f"in the evaluation at step {step:,}: {fault}; {self._save_after_failure()}.") from fault
         if episodes is None or bias is None:
             return self.interruption.name  # the evaluation is made when the run goes on
         values = self.recorder.evaluation(step, episodes.returns, bias)
@@ -172,7 +192,7 @@ class Trainer:
         self._log_learning()
         if self.best is None or values["mean"] > self.best[0]:
             self.best = (values["mean"], step, self.learner.policy_arrays())
-        if self.hooks.on_evaluation and self.hooks.on_evaluation(Run(self.directory.path), step, values) is True:
+        if self._hook_stops(self.hooks.on_evaluation, step, values):
             return "on_evaluation returned True"
         return self._reached(values["mean"])
 
@@ -184,7 +204,7 @@ class Trainer:
     def _measure_bias(self) -> dict[str, float] | None:
         if self.bias is None:
             appraise = self.learner.algorithm.appraise
-            bias = Bias(self.settings, appraise, self.learner.template.state, self.make_env)
+            bias = Bias(self.settings, appraise, self.learner.template.state, self.make_env, self.meter.say)
             self.bias = self._opened(bias)
         return self.bias(self.learner.learned.state, self.step, halt=self.interruption.is_noted)
 
@@ -203,61 +223,39 @@ class Trainer:
             "uses_per_transition": updates * self.settings.batch_size / self.replay.added,
         }
         self.counted = (batches, updates)
-        self.recorder.learning(self.step, values, self.collector.take_returns(), self._seconds())
+        self.recorder.learning(self.step, values, self.collector.take_mean_return(), self._seconds())
 
     def _seconds(self) -> float:
         return float(self.seconds_before + time.monotonic() - self.started)
 
+    def _hook_stops(self, hook: Callable[..., Any] | None, *news: Any) -> bool:
+        """Call a hook; whether it stops the run. What it raises is the user's to see, once the run is saved."""
+        try:
+            return hook is not None and hook(self.seen, *news) is True
+        except Exception:
+            self.meter.say(f"a hook failed at step {self.step:,}; {self._save_after_failure()}.")
+            raise
+
+    def _save_after_failure(self) -> str:
+        """Save, and say what became of it; a failure to save does not hide the first one."""
+        try:
+            self.save()
+        except SmrlError as error:
+            return f"what came after the last checkpoint is lost: {str(error).removesuffix('.')}"
+        return f"all before it is saved in {self.directory.path}"
+
     def _opened(self, resource: Any) -> Any:
         """The resource, which is closed on every way out of the run."""
-        self.resources.callback(resource.close)
+        self.resources.push(partial(_close, resource, self.meter.say))
         return resource
 
 
-def carry_out(
-    settings: Settings[Any],
-    session: Session,
-    make_env: Callable[[], Environment],
-    meter: Meter,
-    hooks: Hooks = Hooks(),  # noqa: B008  # frozen
-    env_source: str | None = None,
-) -> Run:
-    """Train a run in its folder, or continue it; a finished one is left alone."""
-    with ExitStack() as resources:
-        env = make_env()  # an environment that cannot be made is refused before anything is written
-        resources.callback(env.close)
-        for note in env.notes:
-            meter.say(note)
-        directory = RunDirectory.of(settings, session.runs)
-        resources.enter_context(directory.locked())
-        directory.refuse_another(settings, env_source)
-        done = checkpoint.newest_step(directory.checkpoint) or 0
-        if done >= settings.steps:
-            meter.advance(done)
-            meter.say(f"finished already, {done:,} steps; see {directory.path}")
-            return Run(directory.path)
-        _settle_threads(session.threads, directory)  # before anything starts JAX
-        for change in directory.changes():
-            meter.say(f"{change}, so the last bits may differ from a run that was never interrupted.")
-        interruption = resources.enter_context(Interruption(meter.say))
-        Learner(settings, env.spec)  # an algorithm that does not fit the environment is refused here
-        directory.write_config(settings, env.spec, env_source, runtime.threads())
-        trainer = Trainer(settings, session, directory, make_env, meter, hooks, interruption, resources)
-        reason = trainer.run()
-        trainer.save()
-        if interruption.signal is not None:
-            sentence = f"stopped by {reason} at step {trainer.step:,} and saved; the same command continues it."
-            raise Interrupted(interruption.signal, sentence)
-        if reason:
-            meter.say(f"stopped at step {trainer.step:,} and saved: {reason}.")
-    return Run(directory.path)
-
-
-def _settle_threads(asked: int | None, directory: RunDirectory) -> None:
-    """Compute with the threads that the run began with, because its last bits depend on them."""
-    recorded = directory.read_config()["threads"] if directory.config.exists() else None
-    require(
-        recorded is None or asked in (None, recorded),
-        f"{directory.path} was begun with {recorded} thread(s); leave --threads out to continue it.",
-    )
-    runtime.start(recorded or asked)
+def _close(resource: Any, say: Callable[[str], None], kind: Any, error: BaseException | None, trace: Any) -> None:
+    """Close a resource; a failure to do so is only said where it would hide an error that came first."""
+    try:
+        resource.close()
+    except Exception as failure:
+        sentence = f"closing the {type(resource).__name__.lower()} failed with {in_words(failure)}."
+        if error is None:
+            raise SmrlError(sentence) from failure
+        say(sentence)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from smrl.runs.directory import RunDirectory
-from smrl.runs.logs import CsvLog, Curves
+from smrl.runs.logs import Curves
 from smrl.runs.settings import Settings
+from smrl.runs.tables import CsvLog, lines_until
 from smrl.training.progress import REFRESH_SECONDS, Meter
 
 
@@ -26,7 +27,7 @@ class Recorder:
         columns += ("bias", "bias_sd") if settings.bias_every else ()
         self.evaluations = CsvLog(directory.evaluations, columns, continue_at=step)
         self.training: CsvLog | None = None  # opened when its columns are known
-        self.curves = Curves(directory.path, directory.read_config(), step, wandb)
+        self.curves = Curves(directory.path, directory.read_config(), step, wandb, meter.say)
         self.first_step = step
         self.shown_at = 0.0
         self.logged = (step, time.monotonic())
@@ -59,7 +60,7 @@ class Recorder:
         self.meter.evaluated(step, values["mean"])
         return values
 
-    def learning(self, step: int, values: dict[str, float], returns: list[float], seconds: float) -> None:
+    def learning(self, step: int, values: dict[str, float], episode_return: float | None, seconds: float) -> None:
         """Record the means of the losses and the like since the last row."""
         if not values:
             return  # still warming up
@@ -69,13 +70,20 @@ class Recorder:
         if self.training is None:
             columns = ("step", *values, "episode_return")
             self.training = CsvLog(self.directory.training, columns, continue_at=self.first_step)
-        if returns:
-            values["episode_return"] = float(np.mean(returns))
+        if episode_return is not None:
+            values["episode_return"] = episode_return
         self.training.write({"step": step, **values})
         self.curves.write("training", step, values)
 
+    def tables(self) -> dict[str, list[str]]:
+        """The lines of the tables by their files' names, for a checkpoint; files that were cut are written anew."""
+        for log in filter(None, (self.evaluations, self.training)):
+            log.restore()
+        training = self.training.lines if self.training else lines_until(self.directory.training, self.first_step)
+        return {self.directory.evaluations.name: [*self.evaluations.lines], self.directory.training.name: [*training]}
+
     def sync(self) -> None:
-        """Wait until the evaluations are on the disk."""
+        """Wait until the evaluations are on the disk; another thread may call it."""
         self.evaluations.sync()
 
     def close(self) -> None:

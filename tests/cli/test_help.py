@@ -1,5 +1,6 @@
 """What the command line says of itself: help, lists, and how little it imports for them."""
 
+import os
 import re
 import subprocess
 import sys
@@ -181,3 +182,15 @@ def test_a_reader_that_leaves_early_sees_no_stack_trace() -> None:
     assert reader.stderr.read() == ""
     reader.stderr.close()
     assert reader.wait() == 1
+
+
+def test_closed_streams_and_ascii_terminals_give_no_stack_trace() -> None:
+    script = '"$0" -m smrl list >&- && "$0" -m smrl --help 2>&- && "$0" -m smrl list <&-'
+    answer = subprocess.run(["bash", "-c", script, sys.executable], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    answer = subprocess.run(
+        [sys.executable, "-m", "smrl", "--help"], env=ascii_only, capture_output=True, text=True, check=False
+    )
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "smrl COMMAND" in answer.stdout

@@ -274,6 +274,7 @@ def test_neither_observation_nor_action_is_changed_later() -> None:
 
 FAULTS = [
     (broken_envs.Raises, "Raises failed in step() with ValueError: the simulator exploded"),
+    (broken_envs.Exits, "Exits failed in step() with SystemExit: the licence has expired"),
     (broken_envs.NanObservation, "NanObservation returned an observation from step() with nan at index 1"),
     (broken_envs.HugeObservation, "with 1e+300 at index 0, which is no finite float32 number"),
     (broken_envs.WrongShape, "of shape (2, 1) from step() instead of the shape (2,)"),

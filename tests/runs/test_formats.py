@@ -64,7 +64,7 @@ def test_the_spec_of_format_1_is_one_of_today(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ("{", "is damaged: it is not JSON; restore"),
+        ("{", r"is damaged: it is not JSON; smrl repair .* restores it from the run.s checkpoint"),
         ("[" * 100_000, "it is not JSON"),
         ("[]", "it holds no settings"),
         ({}, "it lacks 'experiment'"),

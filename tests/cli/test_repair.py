@@ -1,0 +1,55 @@
+"""`smrl repair` and `smrl inspect` as a user calls them."""
+
+from pathlib import Path
+
+import pytest
+
+from smrl.cli.main import main
+
+SHORT = (
+    *("--steps", "30", "--warmup", "10", "--eval-every", "10", "--eval-episodes", "1", "--reuse", "1"),
+    *("--batch-size", "4", "--actor-hidden", "4", "--critic-hidden", "4", "--quiet"),
+)
+
+
+def test_a_damaged_run_is_inspected_repaired_and_continued(
+    in_tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["train", "ddpg", "Pendulum-v1", *SHORT])
+    (folder,) = in_tmp_path.glob("runs/*/*/seed0")
+    (shard,) = folder.glob("checkpoint/replay/rows-*")
+    evaluations = (folder / "evaluations.csv").read_bytes()
+    shard.write_bytes(shard.read_bytes()[:-1])
+    (folder / "config.json").write_text("")
+    (folder / "evaluations.csv").unlink()
+    capsys.readouterr()
+
+    main(["inspect", str(folder)])
+    said = capsys.readouterr().out
+    assert f"damaged; smrl repair {folder}" in said
+    assert f"{shard.name} has a wrong checksum" in said
+
+    main(["repair", str(folder)])
+    said = capsys.readouterr().out
+    assert f"{folder / 'config.json'} was damaged; it is rebuilt from the checkpoint." in said
+    assert "its 3 rows are restored" in said
+    assert "29 of the 30 transitions in the replay memory are lost" in said
+    assert (folder / "evaluations.csv").read_bytes() == evaluations
+
+    main(["repair", str(folder)])
+    assert "is whole" in capsys.readouterr().out
+    main(["train", "ddpg", "Pendulum-v1", *SHORT, "--steps", "40"])
+    assert (folder / "evaluations.csv").read_bytes().startswith(evaluations)
+    main(["inspect", str(folder)])
+    said = capsys.readouterr().out
+    assert "40 of 40" in said
+    assert "state       whole" in said
+
+
+@pytest.mark.parametrize("command", ["inspect", "repair"])
+def test_no_run(command: str, in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([command, "nowhere"])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.startswith("smrl: nowhere is not a run")
+    assert not list(in_tmp_path.iterdir())

@@ -1,0 +1,111 @@
+"""What fails beside training: observers, hooks and closing never stop a run, or hide why it stopped."""
+
+import csv
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broken_envs import LIMIT, Raises, Toy
+
+import smrl
+from smrl.errors import SmrlError
+from smrl.runs import checkpoint, logs, tables
+from smrl.training import evaluator, progress
+from smrl.training.recorder import Recorder
+
+SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 10, "eval_episodes": 1, "batch_size": 8, "reuse": 1}
+SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,)}
+
+
+class Ending(Toy):
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, self.steps >= LIMIT, info
+
+
+def train(runs: Path, env: Any = Ending, **settings: Any) -> smrl.Run:
+    return smrl.train("ddpg", env, **SHORT | SMALL | settings, runs=runs)
+
+
+def steps(run: smrl.Run, name: str = "evaluations.csv") -> list[int]:
+    with (run.path / name).open() as file:
+        return [int(row["step"]) for row in csv.DictReader(file)]
+
+
+def full(*_: Any, **__: Any) -> Any:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_tensorboard_alone_has_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    append, calls = logs.EventFile._append, list[int]()
+
+    def third(file: Any, event: Any) -> None:
+        calls.append(1)
+        append(file, event) if len(calls) < 5 else full()
+
+    monkeypatch.setattr(logs.EventFile, "_append", third)
+    run = train(tmp_path)
+    assert steps(run) == [10, 20, 30, 40, 50, 60]
+    assert steps(run, "training.csv") == [30, 40, 50, 60]
+    assert capsys.readouterr().err.count("TensorBoard fails with") == 1
+    assert len(calls) == 5
+
+
+def test_a_clock_that_steps_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter(range(2_000_000_000, 0, -1000))
+    monkeypatch.setattr("time.time", lambda: float(next(moments)))
+    assert steps(train(tmp_path)) == [10, 20, 30, 40, 50, 60]
+
+
+def test_a_meter_that_fails_does_not_stop_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: Any) -> None:
+        raise BrokenPipeError("the terminal is gone")
+
+    monkeypatch.setattr(progress.ShownMeter, "evaluated", gone)
+    assert steps(train(tmp_path)) == [10, 20, 30, 40, 50, 60]
+
+
+@pytest.mark.parametrize("hook", ["on_step", "on_evaluation"])
+def test_a_hook_that_raises_is_seen_once_the_run_is_saved(tmp_path: Path, hook: str) -> None:
+    def fail(run: smrl.Run, step: int, *_: Any) -> None:
+        if step == 30:
+            raise ZeroDivisionError("a user's mistake")
+
+    with pytest.raises(ZeroDivisionError, match="a user's mistake"):
+        train(tmp_path, **{hook: fail})
+    (folder,) = tmp_path.glob("*/*/seed0")
+    assert checkpoint.newest_step(folder / "checkpoint") == 30
+    assert steps(train(tmp_path)) == [10, 20, 30, 40, 50, 60]
+
+
+def test_closing_hides_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The disk is full for everything: the table, the checkpoint, and what is written when closing."""
+    write = tables.CsvLog.write
+    monkeypatch.setattr(Recorder, "close", full)
+    monkeypatch.setattr(evaluator.Evaluator, "close", full)
+    monkeypatch.setattr(tables.CsvLog, "write", lambda log, row: full() if row["step"] == 30 else write(log, row))
+    with pytest.raises(OSError, match="No space left"):
+        train(tmp_path)
+    said = capsys.readouterr().err
+    assert "closing the recorder failed" in said
+    assert "closing the evaluator failed" in said
+
+
+def test_closing_alone_fails_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recorder, "close", full)
+    with pytest.raises(SmrlError, match="closing the recorder failed with OSError"):
+        train(tmp_path)
+    (folder,) = tmp_path.glob("*/*/seed0")
+    assert checkpoint.newest_step(folder / "checkpoint") == 60
+
+
+def test_a_full_disk_hides_no_fault_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "save_arrays", full)
+    with pytest.raises(SmrlError, match=r"at step 5: .*exploded.*is lost: cannot write .*No space left") as caught:
+        train(tmp_path, Raises)
+    assert "\n" not in str(caught.value)

@@ -13,8 +13,10 @@ os.environ.setdefault(runtime.THREADS, "1")
 
 @pytest.fixture(scope="session", autouse=True)
 def _compilation_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # one cache for all workers
     settings = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
+        "jax_compilation_cache_dir": str(shared / "compiled"),
         "jax_persistent_cache_min_compile_time_secs": 0,
         "jax_persistent_cache_min_entry_size_bytes": -1,
     }

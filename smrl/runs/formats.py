@@ -40,7 +40,6 @@ def upgraded(config: dict[str, Any], file: Path) -> dict[str, Any]:
         raise damaged(file, f"it lacks {error}") from None
     except (TypeError, ValueError) as error:
         raise damaged(file, str(error)) from None
-    config["settings"].setdefault("max_episode_steps", None)  # younger than the first runs of this format
     return dict.fromkeys(_OPTIONAL) | config
 
 

@@ -45,8 +45,11 @@ def identity(settings: Settings) -> dict[str, Any]:
 
 
 def canonical(settings: Settings) -> str:
-    """The identity as a text that is equal for equal identities: 1 and 1.0 are the same number, order says nothing."""
-    return _canonical(identity(settings))
+    """The identity as a text that is equal for equal identities: 1 and 1.0 are the same number, order says nothing.
+
+    None is left out, so that a run from before a setting existed equals one that does not use it.
+    """
+    return _canonical({name: value for name, value in identity(settings).items() if value is not None})
 
 
 def digest(settings: Settings) -> str:

@@ -5,6 +5,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
+from smrl.algorithms import registry
 from smrl.envs.environment import Environment
 from smrl.envs.make import Distinct
 from smrl.errors import require
@@ -14,7 +15,6 @@ from smrl.runs.repair import mend
 from smrl.runs.run import Run
 from smrl.runs.settings import Settings
 from smrl.training.interruption import Interrupted, Interruption
-from smrl.training.learner import Learner
 from smrl.training.loop import Hooks, Trainer
 from smrl.training.progress import Meter, Unfailing
 from smrl.training.room import refuse_too_large
@@ -74,7 +74,8 @@ def carry_out(
 
 def _refuse_unfit(settings: Settings[Any], spec: Spec) -> None:
     """Refuse an algorithm that does not accept the environment, and sizes that do not fit into memory."""
-    refuse_too_large(settings, spec, Learner(settings, spec).rounds)
+    algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
+    refuse_too_large(settings, spec, algorithm.rounds * settings.fresh_batches)
 
 
 def _settle_threads(asked: int | None, directory: RunDirectory) -> None:

@@ -62,10 +62,7 @@ class Collector:
         """``heed`` is called between the steps of a replayed episode, and raises to stop there."""
         self.settings, self.envs, self.replay, self.heed = settings, envs, replay, heed
         self.spec = envs[0].spec
-        self._ended, self._returned = (
-            0,
-            0.0,
-        )  # episodes that ended since their mean was last taken, sum of their returns
+        self._ended, self._returned = 0, 0.0  # episodes since the mean was last taken, and the sum of their returns
         self.episodes: list[Episode] = []
 
     def start(self) -> None:

@@ -23,6 +23,7 @@ FORMAT_2 = {
     "settings": EXPERIMENT,
     "spec": {"obs": {"shape": [4], "dtype": "uint8"}, "action": {"count": 2, "start": 0}},
     "env_source": "0123",
+    "switches": {"jax_enable_x64": "False"},
     "backend": "gpu",
     "cpu": "AMD EPYC avx512",
     **COMMON,

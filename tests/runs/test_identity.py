@@ -278,3 +278,9 @@ def test_values_are_written_without_loss(value: float) -> None:
     assert type(value)(text) == value
     if 1e-15 < abs(value) < 1e15:
         assert "e" not in text
+
+
+def test_a_setting_that_is_younger_than_a_run_counts_as_unused() -> None:
+    old = {"algorithm": "sac", "env": "Hopper-v4", "reuse": "10", "seed": 0, "steps": 10, "hyper": {"tau": 0.01}}
+    assert canonical(old) == canonical(old | {"max_episode_steps": None})
+    assert canonical(old) != canonical(old | {"max_episode_steps": 100})

@@ -338,7 +338,7 @@ def test_one_update_is_that_of_numpy(name: str, step: int, small: bool) -> None:
 
 def compare_stacked(subject: Subject, now: Tick, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """The layout for a GPU, on whatever runs this."""
-    monkeypatch.setattr("smrl.networks.jax.default_backend", lambda: "gpu")
+    monkeypatch.setattr("smrl.nn.networks.jax.default_backend", lambda: "gpu")
     setup = set_up(subject)
     assert not isinstance(setup.state.critics.params, tuple)
     return compare_one_update(setup, now)

@@ -124,6 +124,7 @@ def test_a_process_that_dies_is_named(in_tmp_path: Path) -> None:
         assert "the last words" in log.read_text()
 
 
+@pytest.mark.slow
 def test_a_run_that_the_system_kills_is_continued(in_tmp_path: Path) -> None:
     """Once its process was killed at step 30, another one continues it to its end; without retries it fails."""
     (in_tmp_path / "mortal.py").write_text(MORTAL)
@@ -249,6 +250,7 @@ def test_an_interrupted_comparison_saves_its_runs(number: signal.Signals, in_tmp
     assert all(step and step >= 20 for step in steps)
 
 
+@pytest.mark.slow
 def test_runs_end_when_their_launcher_is_killed(in_tmp_path: Path) -> None:
     """They notice that nobody listens, save themselves and end."""
     process = endless(in_tmp_path, "--checkpoint-seconds", "1000000")
@@ -261,6 +263,7 @@ def test_runs_end_when_their_launcher_is_killed(in_tmp_path: Path) -> None:
     assert all(step and step >= 20 for step in steps)
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_leaves_no_process_behind(in_tmp_path: Path) -> None:
     """Not even one whose environment hangs and which therefore never saves itself."""
     words = ["compare", "ddpg", "hanging:make", "--reuse", "1", "--seeds", "2", *SHORT, *SMALL]

@@ -113,6 +113,7 @@ def test_a_second_ctrl_c_is_not_lost_among_others() -> None:
     [{"SLOW_FROM": "3"}, {"SLOW_FROM": "2"}, {"SLOW_FROM": "2", "COMPILE": "1"}],
     ids=["in an evaluation", "in a step", "while compiling"],
 )
+@pytest.mark.slow
 def test_the_second_ctrl_c_stops_at_once(environment: dict[str, str], in_tmp_path: Path) -> None:
     process = begin(in_tmp_path, "train", "ddpg", "slow_steps:make", *SHORT, *SMALL, **environment)
     process.send_signal(signal.SIGINT)

@@ -41,7 +41,7 @@ ABSENT = Absent()
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag and what --help says of it."""
+    """A flag of the command line with its help text."""
 
     name: str  # of the setting
     hints: tuple[Any, ...]  # its types, which may differ from one algorithm to the other

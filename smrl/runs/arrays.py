@@ -40,7 +40,7 @@ def from_arrays(template: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _member_names(path: Path, size: int) -> list[str]:
-    """The path of each member's own leaf, as a tuple of members has it."""
+    """Names of the members' leaves in the unstacked layout."""
     place = path.index(MEMBERS)
     before, after = (jax.tree_util.keystr(part) for part in (path[:place], path[place + 1 :]))
     return [f"{before}[{index}]{after}" for index in range(size)]

@@ -27,7 +27,10 @@ def returns(algorithm: str, reuse: int, seed: int, runs: Path, **networks: Any) 
     return run.record.returns
 
 
-@pytest.mark.parametrize("algorithm", registry.names())
+@pytest.mark.parametrize(
+    "algorithm",
+    [name if name in PAPER_SIZES else pytest.param(name, marks=pytest.mark.slow) for name in registry.names()],
+)
 def test_one_seed_solves_it_with_reuse(algorithm: str, tmp_path: Path) -> None:
     assert returns(algorithm, 10, 0, tmp_path, **SMALL).max() >= SOLVED
 

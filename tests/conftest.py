@@ -1,6 +1,7 @@
 """What all tests share: one thread, and a cache so that what was compiled once is not compiled again."""
 
 import os
+import signal
 from pathlib import Path
 
 import jax
@@ -9,6 +10,8 @@ import pytest
 from smrl.runs import runtime
 
 os.environ.setdefault(runtime.THREADS, "1")
+# A shell starts its background jobs deaf to Ctrl-C, and children inherit that: a command under test would not hear it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -55,7 +55,7 @@ class Environment:
         try:
             obs, reward, terminated, truncated, _ = result
             ends = bool(terminated), bool(truncated)
-        except (Exception, SystemExit) as error:
+        except Exception as error:
             wanted = "an observation, a reward, terminated, truncated and an info"
             raise self._fault(f"returned {shown(result)} from step() instead of {wanted}", action) from error
         return self._observation(obs, "step", action), self._reward(reward, action), *ends
@@ -79,7 +79,7 @@ class Environment:
             raw = np.asarray(obs)
             flat = raw.reshape(-1)
             square = 0.0 if self._is_image else float(np.vdot(flat, flat))  # unlike dot, it overflows without a warning
-        except (Exception, SystemExit) as error:
+        except Exception as error:
             raise self._fault(f"returned {shown(obs)} from {call}(), which is no array of numbers") from error
         if raw.shape != self._obs_shape:
             shapes = f"shape {raw.shape} from {call}() instead of the shape {self._obs_shape} of its space"

@@ -127,7 +127,6 @@ def test_the_second_ctrl_c_stops_at_once(environment: dict[str, str], in_tmp_pat
     assert "Traceback" not in errors
 
 
-@pytest.mark.slow
 def test_one_ctrl_c_ends_what_has_nothing_to_save(in_tmp_path: Path) -> None:
     process = begin(in_tmp_path, "check-env", "slow_steps:make", SLOW_FROM="1")
     process.send_signal(signal.SIGINT)

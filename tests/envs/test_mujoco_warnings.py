@@ -81,7 +81,8 @@ def test_unstable_simulations_are_told_once(env: str, tmp_path: Path) -> None:
 
 def test_deprecations_are_told_to_whoever_asks(tmp_path: Path) -> None:
     told = said("import logging\nlogging.basicConfig(level='INFO')\nepisodes(Hinge)\nepisodes(Hinge)", tmp_path)
-    assert told.count("MuJoCo: compiler attribute 'settotalmass' is deprecated") == told.count("\n") == 1
+    ours = [line for line in told.splitlines() if "smrl" in line]  # PyOpenGL, where MuJoCo found EGL, logs too
+    assert [line.count("MuJoCo: compiler attribute 'settotalmass' is deprecated") for line in ours] == [1], told
 
 
 def test_a_handler_that_fails_ends_nothing(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ is. What remains are ReLUs, the clamp of log std, and the smaller critic in DroQ
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy_reference as reference
@@ -35,9 +35,7 @@ from numpy_reference import (
     temperature_loss,
 )
 
-Flavour = Literal["authors", "original"]
 Score = Callable[[Floats], tuple[Floats, Floats]]  # actions → Q and ∂Q/∂a
-FLOOR = 1e-6  # beneath 1 − a² in the original REDQ's log π
 T = TypeVar("T")
 
 
@@ -48,7 +46,12 @@ class Settings(reference.Settings):
     nu: float = 0.1  # DARC's weight of the smaller value
     regularisation: float = 0.005  # DARC's λ
     dropped: int = 2  # TQC's atoms per critic
-    flavour: Flavour = "authors"  # REDQ's
+    huber: float = 1.0  # TQC's κ
+    order: str = "critics-first"  # the steps of TQC and REDQ
+    critic_loss: str = "sum"  # or the mean of the losses of REDQ's critics
+    temperature_loss: str = "alpha"  # REDQ's; TQC's is always that of log α
+    first_temperature: float | None = None  # REDQ's α before its first step
+    log_prob_floor: float = 0.0  # ε in REDQ's log(1 − a² + ε)
 
 
 def joined(obs: Floats, action: Floats) -> Floats:
@@ -146,31 +149,31 @@ def nearest_branch_darc(
 # What TQC, REDQ and DroQ share
 
 
-def draw_of(flavour: Flavour, output: Floats, noise: Floats) -> Sample:
-    """As ``draw``, but the original REDQ has log π = Σ log N(u) − log(1 − a² + 1e-6)."""
+def draw_of(floor: float, output: Floats, noise: Floats) -> Sample:
+    """As ``draw``, but log π = Σ log N(u) − log(1 − a² + floor)."""
     sample = draw(output, noise)
-    if flavour == "authors":
+    if floor == 0.0:
         return sample
     u = np.split(output, 2, axis=1)[0] + sample.std * noise
     log_normal = -0.5 * noise**2 - np.log(sample.std) - 0.5 * np.log(2.0 * np.pi)
-    log_slope = np.log(np.cosh(u) ** -2.0 + FLOOR)  # 1 − a² itself would cancel
+    log_slope = np.log(np.cosh(u) ** -2.0 + floor)  # 1 − a² itself would cancel
     return sample._replace(log_prob=(log_normal - log_slope).sum(axis=1))
 
 
-def log_prob_slope(flavour: Flavour, action: Floats) -> Floats:
-    """∂ log π/∂u at fixed noise: 2a, in the original REDQ times (1 − a²) / (1 − a² + 1e-6)."""
+def log_prob_slope(floor: float, action: Floats) -> Floats:
+    """∂ log π/∂u at fixed noise: 2a (1 − a²) / (1 − a² + floor)."""
     slope = 1.0 - action**2
-    return 2.0 * action if flavour == "authors" else 2.0 * action * slope / (slope + FLOOR)
+    return 2.0 * action if floor == 0.0 else 2.0 * action * slope / (slope + floor)
 
 
 def scored_actor_loss(
-    actor: Network, score: Score, obs: Floats, noise: Floats, alpha: float, flavour: Flavour = "authors"
+    actor: Network, score: Score, obs: Floats, noise: Floats, alpha: float, floor: float = 0.0
 ) -> tuple[float, Network, Floats]:
     """Mean (α log π − Q(s, a)) for whatever is made of the critics to score an action; the third is log π."""
     output, inputs = forward(actor, obs)
-    sample = draw_of(flavour, output, noise)
+    sample = draw_of(floor, output, noise)
     q, slope = score(sample.action)
-    by_u = alpha * log_prob_slope(flavour, sample.action) - slope * (1.0 - sample.action**2)
+    by_u = alpha * log_prob_slope(floor, sample.action) - slope * (1.0 - sample.action**2)
     by_raw = (by_u * sample.std * noise - alpha) * sample.free
     gradient, _ = backward(actor, inputs, np.concatenate([by_u, by_raw], axis=1) / len(obs))
     return float(np.mean(alpha * sample.log_prob - q)), gradient, sample.log_prob
@@ -228,76 +231,99 @@ def truncated_atoms(critics: list[Network], obs: Floats, action: Floats, dropped
     return np.sort(pooled, axis=1)[:, : pooled.shape[1] - dropped * len(critics)]
 
 
-def quantile_huber_loss(critic: Network, batch: Batch, y: Floats) -> tuple[float, Network, Floats]:
+def quantile_huber_loss(critic: Network, batch: Batch, y: Floats, kappa: float = 1.0) -> tuple[float, Network, Floats]:
     """Mean |τ_j − 1[δ < 0]| H(δ) over transitions, atoms j and targets i; the third are the atoms.
 
-    δ = y_i − z_j; τ_j = (2j + 1) / 2n; H is δ²/2 within ±1 and |δ| − 1/2 beyond, so its slope is δ clipped to ±1.
+    δ = y_i − z_j; τ_j = (2j + 1) / 2n; H is δ²/2 within ±κ and κ (|δ| − κ/2) beyond: its slope is δ clipped to ±κ.
     """
     atoms, inputs = forward(critic, joined(batch.obs, batch.action))
     count = atoms.shape[1]
     fractions = (2.0 * np.arange(count) + 1.0) / (2.0 * count)
     delta = y[:, None, :] - atoms[:, :, None]
     weight = np.abs(fractions[None, :, None] - (delta < 0.0))
-    huber = np.where(np.abs(delta) <= 1.0, 0.5 * delta**2, np.abs(delta) - 0.5)
-    slope = -(weight * np.clip(delta, -1.0, 1.0)).sum(axis=2) / delta.size
+    huber = np.where(np.abs(delta) <= kappa, 0.5 * delta**2, kappa * (np.abs(delta) - 0.5 * kappa))
+    slope = -(weight * np.clip(delta, -kappa, kappa)).sum(axis=2) / delta.size
     gradient, _ = backward(critic, inputs, slope)
     return float(np.mean(weight * huber)), gradient, atoms
 
 
 def tqc(state: State, batch: Batch, noise: list[Floats], step: int, settings: Settings) -> tuple[State, Metrics]:
-    """Critics, actor and temperature all by gradients from before, then the targets; noise: of a′, of the actor."""
-    log_alpha, critics = state.log_alpha.values[0], values_of(state.critics)
-    alpha, share = float(np.exp(log_alpha)), 1.0 / len(critics)
-    after = draw(forward(state.actor.values, batch.next_obs)[0], noise[0])
+    """Critics, actor and temperature in the order of the settings, then the targets.
+
+    Noise: of a′, of the actor, and where the actor goes first of the temperature before it.
+    """
+    if settings.order == "actor-first":
+        sample = draw(forward(state.actor.values, batch.obs)[0], noise[2])
+        state = step_tqc_temperature(state, sample.log_prob, batch, settings)
+        alpha = float(np.exp(state.log_alpha.values[0]))
+        state, actor_loss, log_prob = step_tqc_actor(state, state.critics, batch, noise[1], settings)
+        state, critic_metrics = step_tqc_critics(state, batch, noise[0], settings)
+    else:
+        alpha = float(np.exp(state.log_alpha.values[0]))
+        after, critic_metrics = step_tqc_critics(state, batch, noise[0], settings)
+        scoring = after.critics if settings.order == "critics-first" else state.critics
+        state, actor_loss, log_prob = step_tqc_actor(after, scoring, batch, noise[1], settings)
+        state = step_tqc_temperature(state, log_prob, batch, settings)
+    metrics = {"actor_loss": actor_loss, "entropy": float(-np.mean(log_prob)), "alpha": alpha}
+    return move_targets(state, settings.tau), critic_metrics | metrics
+
+
+def step_tqc_critics(state: State, batch: Batch, noise: Floats, settings: Settings) -> tuple[State, Metrics]:
+    """All critics towards the truncated atoms of their targets."""
+    critics, alpha = values_of(state.critics), float(np.exp(state.log_alpha.values[0]))
+    after = draw(forward(state.actor.values, batch.next_obs)[0], noise)
     atoms = truncated_atoms(state.target_critics, batch.next_obs, after.action, settings.dropped)
     y = batch.reward[:, None] + batch.discount[:, None] * (atoms - alpha * after.log_prob[:, None])
-
-    losses = [quantile_huber_loss(critic, batch, y) for critic in critics]  # the loss is their mean
-    score = mean_score(critics, batch.obs)
-    actor_loss, by_actor, log_prob = scored_actor_loss(state.actor.values, score, batch.obs, noise[1], alpha)
-    _, by_log_alpha = log_temperature_loss(log_alpha, log_prob, target_entropy_of(settings, batch))
-
-    gradients = [weighted_sum([loss[1]], [share]) for loss in losses]
-    state = replace(
-        state,
-        critics=step_each(state.critics, gradients, settings.critic_learning_rate),
-        actor=step_adam(state.actor, by_actor, settings.actor_learning_rate),
-        log_alpha=step_adam(state.log_alpha, by_log_alpha, settings.temperature_learning_rate),
-    )
+    losses = [quantile_huber_loss(critic, batch, y, settings.huber) for critic in critics]  # the loss is their mean
+    gradients = [weighted_sum([loss[1]], [1.0 / len(critics)]) for loss in losses]
     metrics = {
         "critic_loss": float(np.mean([loss[0] for loss in losses])),
         "q": float(np.mean([loss[2] for loss in losses])),
-        "actor_loss": actor_loss,
-        "entropy": float(-np.mean(log_prob)),
-        "alpha": alpha,
     }
-    return move_targets(state, settings.tau), metrics
+    return replace(state, critics=step_each(state.critics, gradients, settings.critic_learning_rate)), metrics
+
+
+def step_tqc_actor(
+    state: State, scoring: list[Adam], batch: Batch, noise: Floats, settings: Settings
+) -> tuple[State, float, Floats]:
+    """The actor up the mean of all atoms of the critics that score; its loss and log π."""
+    score, alpha = mean_score(values_of(scoring), batch.obs), float(np.exp(state.log_alpha.values[0]))
+    loss, gradient, log_prob = scored_actor_loss(state.actor.values, score, batch.obs, noise, alpha)
+    return replace(state, actor=step_adam(state.actor, gradient, settings.actor_learning_rate)), loss, log_prob
+
+
+def step_tqc_temperature(state: State, log_prob: Floats, batch: Batch, settings: Settings) -> State:
+    """log α by the loss with log α."""
+    _, gradient = log_temperature_loss(state.log_alpha.values[0], log_prob, target_entropy_of(settings, batch))
+    return replace(state, log_alpha=step_adam(state.log_alpha, gradient, settings.temperature_learning_rate))
 
 
 def nearest_branch_tqc(state: State, batch: Batch, noise: list[Floats], step: int, settings: Settings) -> float:
-    """The critics that score are those from before."""
-    return nearest_soft_branch(state, state.critics, batch, noise[1])
+    """Of a ReLU, where the critics that score may be the new ones."""
+    after, _ = tqc(state, batch, noise, step, settings)
+    scoring = after.critics if settings.order == "critics-first" else state.critics
+    return nearest_soft_branch(state, scoring, batch, noise[1])
 
 
 # REDQ
 
 
-def redq_alpha(state: State, flavour: Flavour) -> float:
-    """α; in the original 0.2 until log α has made its first step."""
-    if flavour == "original" and state.log_alpha.count == 0:
-        return 0.2
+def redq_alpha(state: State, first: float | None) -> float:
+    """α; where a first temperature is given, that one until log α has made its first step."""
+    if first is not None and state.log_alpha.count == 0:
+        return first
     return float(np.exp(state.log_alpha.values[0]))
 
 
 def step_redq_policy(
     state: State, scoring: list[Adam], batch: Batch, noise: Floats, settings: Settings
 ) -> tuple[Adam, Adam, float]:
-    """The actor up the mean of all critics, log α by the flavour's loss, both at the old α; and the actor's loss."""
-    score, alpha = mean_score(values_of(scoring), batch.obs), redq_alpha(state, settings.flavour)
+    """The actor up the mean of all critics, log α by its loss, both at the old α; and the actor's loss."""
+    score, alpha = mean_score(values_of(scoring), batch.obs), redq_alpha(state, settings.first_temperature)
     actor_loss, by_actor, log_prob = scored_actor_loss(
-        state.actor.values, score, batch.obs, noise, alpha, flavour=settings.flavour
+        state.actor.values, score, batch.obs, noise, alpha, settings.log_prob_floor
     )
-    loss = log_temperature_loss if settings.flavour == "original" else temperature_loss
+    loss = log_temperature_loss if settings.temperature_loss == "log-alpha" else temperature_loss
     _, by_log_alpha = loss(state.log_alpha.values[0], log_prob, target_entropy_of(settings, batch))
     actor = step_adam(state.actor, by_actor, settings.actor_learning_rate)
     return actor, step_adam(state.log_alpha, by_log_alpha, settings.temperature_learning_rate), actor_loss
@@ -314,21 +340,21 @@ def redq(
 ) -> tuple[State, Metrics]:
     """Critics towards the minimum of a subset, in the last round actor and temperature, targets always.
 
-    The critics' loss is the sum of theirs in the original and else the mean; the actor is scored by the critics from
-    before in the original, and else by the new ones. Noise: of a′, of the actor; the latter in the last round only.
+    The actor is scored by the new critics, or "together" by those from before. Noise: of a′, and in the last round of
+    the actor.
     """
-    original, alpha = settings.flavour == "original", redq_alpha(state, settings.flavour)
-    after = draw_of(settings.flavour, forward(state.actor.values, batch.next_obs)[0], noise[0])
+    alpha = redq_alpha(state, settings.first_temperature)
+    after = draw_of(settings.log_prob_floor, forward(state.actor.values, batch.next_obs)[0], noise[0])
     lowest = smallest_q([state.target_critics[i] for i in subset], batch.next_obs, after.action)
     y = batch.reward + batch.discount * (lowest - alpha * after.log_prob)
 
     losses = [critic_loss(critic, batch, y) for critic in values_of(state.critics)]
-    share = 1.0 if original else 1.0 / len(losses)
+    share = 1.0 if settings.critic_loss == "sum" else 1.0 / len(losses)
     gradients = [weighted_sum([loss[1]], [share]) for loss in losses]
     critics = step_each(state.critics, gradients, settings.critic_learning_rate)
     actor, log_alpha, actor_loss = state.actor, state.log_alpha, np.nan
     if last_round:
-        scoring = state.critics if original else critics
+        scoring = state.critics if settings.order == "together" else critics
         actor, log_alpha, actor_loss = step_redq_policy(state, scoring, batch, noise[1], settings)
 
     state = replace(state, critics=critics, actor=actor, log_alpha=log_alpha)
@@ -353,12 +379,12 @@ def nearest_branch_redq(
 ) -> float:
     """Of the critics alone before the last round.
 
-    Not told by it: in float32 the original's log(1 − a² + 1e-6) loses most of its digits where |a| is nearly 1.
+    Not told by it: in float32 log(1 − a² + 1e-6) loses most of its digits where |a| is nearly 1.
     """
     if not last_round:
         return min(nearest_kink(critic, joined(batch.obs, batch.action)) for critic in values_of(state.critics))
     after, _ = redq(state, batch, noise, step, settings, subset, last_round)
-    scoring = state.critics if settings.flavour == "original" else after.critics
+    scoring = state.critics if settings.order == "together" else after.critics
     return nearest_soft_branch(state, scoring, batch, noise[1])
 
 

@@ -4,7 +4,7 @@
 y = r + γ (1 − d) (ν min_k v_k + (1 − ν) max_k v_k)
 pair i, in its round:  critic: min mean (Q_i(s, a) − y)² + λ mean (Q_i(s, a) − Q_j(s, a))²,  j the other
                        actor:  max mean Q_i(s, π_i(s))        targets of the pair: θ′ ← τ θ + (1 − τ) θ′
-acting: the actor whose critic gives its action the higher value
+acting: arg max of Q_i(s, a) over both critics and the actions of both actors
 """
 
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ class DARC(Hyperparameters):
     """Weight ν of the smaller of the two actors' values in the target."""
     regularisation: NonNegative = 0.005
     """Weight λ of the squared difference of the two critics in their losses."""
-    acting: Literal["own-critic", "best-of-four"] = "own-critic"
-    """Choose between the actors' actions by each actor's critic (authors' code) or by both critics (pseudo-code)."""
+    acting: Literal["best-of-four", "own-critic"] = "best-of-four"
+    """Choose between the actors' actions by both critics (pseudo-code) or by each actor's critic (authors' code)."""
 
 
 class State(NamedTuple):
@@ -54,11 +54,11 @@ class State(NamedTuple):
 
 def darc(config: DARC, spec: Spec) -> Algorithm[State]:
     """DARC for an environment."""
-    actor = DeterministicActor(config.actor_hidden, continuous_control(spec, "DARC"))
+    action_size = continuous_control(spec, "DARC")
+    actor = DeterministicActor(config.actor_hidden, action_size, config.actor_start(), config.activation)
     critic = config.critic()
     one_critic, two_critics = Ensemble(critic, 1, stacked=False), Ensemble(critic, 2, stacked=False)
-    actor_optimiser = gradients.adam(config.rate("actor"))
-    critic_optimiser = gradients.adam(config.rate("critic"))
+    actor_optimiser, critic_optimiser = config.optimiser("actor"), config.optimiser("critic")
 
     def init(key: Key) -> State:
         example = spec.example()

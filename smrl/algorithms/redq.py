@@ -1,19 +1,13 @@
 """REDQ (Chen et al., 2021): many critics, a random subset in the target, many fresh batches per learning step.
 
 𝓜: a random subset of the critics, drawn anew in every update;  a′ ~ π(s′)
-y = r + γ (1 − d) (min_{i ∈ 𝓜} Q′_i(s′, a′) − α log π(a′|s′))     critics: min mean_i mean (Q_i(s, a) − y)²
+y = r + γ (1 − d) (min_{i ∈ 𝓜} Q′_i(s′, a′) − α log π(a′|s′))     critics: min Σ_i mean (Q_i(s, a) − y)²
 targets: θ′ ← τ θ + (1 − τ) θ′
 only on the last fresh batch of a learning step, in each of its reuses:
 actor: min mean (α log π(ã|s) − mean_i Q_i(s, ã)),  ã ~ π(s)
 temperature: min −α mean (log π(ã|s) + H̄),  α = exp(log α)
-
-This is the variant that the authors of SMR ran. The flavour "original" is that of REDQ's own authors: Xavier
-initialisation, α = 0.2 before the first update of the temperature, the sum of the critics' losses, all gradients taken
-before any optimiser step, log α in place of α in the temperature's loss, log(1 − a² + 1e-6) in log π, and exploration
-by sampling.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,9 +19,9 @@ from smrl.algorithms.parts.soft import SoftHyperparameters, State, pieces
 from smrl.errors import require
 from smrl.nn import losses, targets
 from smrl.nn.gradients import Trained
-from smrl.nn.networks import ensemble, small_last, torch_default, xavier
+from smrl.nn.networks import ensemble
 from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
-from smrl.validation import Count
+from smrl.validation import Count, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +32,12 @@ class REDQ(SoftHyperparameters):
     """Number of critics."""
     subset: Count = 2
     """Number of critics drawn at random for every target."""
-    flavour: Literal["authors", "original"] = "authors"
-    """REDQ as the authors of SMR ran it, or as its own authors did; the latter always explores by sampling."""
-    exploration: Literal["sample", "mean-plus-noise"] = "mean-plus-noise"
+    critic_loss: Literal["sum", "mean"] = "sum"
+    """Loss of the critics: the sum of their squared errors, or the mean as in the authors' code."""
+    order: Literal["critics-first", "together"] = "critics-first"
+    """Order of the steps of an update: the actor under the new critics, or all gradients before any step."""
+    first_temperature: Positive | None = None
+    """Temperature in use until it is learned for the first time; by default 1, from where it is learned."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,21 +49,15 @@ class REDQ(SoftHyperparameters):
 
 def redq(config: REDQ, spec: Spec) -> Algorithm[State]:
     """REDQ for an environment."""
-    original = config.flavour == "original"
-    parts = pieces(
-        dataclasses.replace(config, exploration="sample") if original else config,
-        spec,
-        config.critics,
-        judge=lambda q: q.mean(axis=0),
-        actor_start=xavier(heads=2) if original else torch_default,
-        critic_start=xavier() if original else small_last,
-        log_prob_floor=1e-6 if original else 0.0,
-    )
+    parts = pieces(config, spec, config.critics, judge=lambda q: q.mean(axis=0))
     drawn = ensemble(parts.critics.member, config.subset)
+    share = config.critics if config.critic_loss == "mean" else 1
 
     def temperature(log_alpha: Trained) -> Array:
-        untouched = optax.tree.get(log_alpha.optimiser, "count") == 0
-        return jnp.where(original & untouched, 0.2, jnp.exp(log_alpha.params))
+        alpha = jnp.exp(log_alpha.params)
+        if config.first_temperature is None:
+            return alpha
+        return jnp.where(optax.tree.get(log_alpha.optimiser, "count") == 0, config.first_temperature, alpha)
 
     def target(
         state: State, batch: Transition, alpha: Array, subset_key: Key, target_key: Key
@@ -85,14 +76,13 @@ def redq(config: REDQ, spec: Spec) -> Algorithm[State]:
         alpha = temperature(state.log_alpha)
         y, next_log_prob = target(state, batch, alpha, subset_key, target_key)
         critics, metrics = parts.update_critics(
-            state.critics, batch, lambda q: losses.squared_error(q, y) / (1 if original else config.critics), critic_key
+            state.critics, batch, lambda q: losses.squared_error(q, y) / share, critic_key
         )
-        judges = state.critics.params if original else critics.params
+        judges = critics.params if config.order == "critics-first" else state.critics.params
 
         def improve(actor: Trained, log_alpha: Trained) -> tuple[Trained, Trained, Array]:
             actor, report = parts.update_actor(actor, judges, batch.obs, alpha, actor_key)
-            weight = (lambda x: x) if original else jnp.exp
-            return actor, parts.update_temperature(log_alpha, report["entropy"], weight), report["actor_loss"]
+            return actor, parts.update_temperature(log_alpha, report["entropy"]), report["actor_loss"]
 
         def skip(actor: Trained, log_alpha: Trained) -> tuple[Trained, Trained, Array]:
             return actor, log_alpha, jnp.full((), jnp.nan)

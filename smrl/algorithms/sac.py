@@ -3,7 +3,8 @@
 a′ ~ π(s′)
 y = r + γ (1 − d) (min_i Q′_i(s′, a′) − α log π(a′|s′))     critics: min Σ_i mean (Q_i(s, a) − y)²
 actor: min mean (α log π(ã|s) − min_i Q_i(s, ã)),  ã ~ π(s)
-temperature: min −α mean (log π(ã|s) + H̄),  α = exp(log α)   targets: θ′ ← τ θ + (1 − τ) θ′
+temperature: min −α mean (log π(ã|s) + H̄),  α = exp(log α)
+targets, every target_interval-th learning step: θ′ ← τ θ + (1 − τ) θ′
 """
 
 from dataclasses import dataclass
@@ -14,11 +15,15 @@ import jax.numpy as jnp
 from smrl.algorithms.parts.soft import SoftHyperparameters, State, pieces
 from smrl.nn import losses, targets
 from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
+from smrl.validation import Count
 
 
 @dataclass(frozen=True, kw_only=True)
 class SAC(SoftHyperparameters):
     """Hyperparameters of SAC; the defaults are the paper's table."""
+
+    target_interval: Count = 1
+    """Learning steps between two soft updates of the target critics; at such a step every reuse makes one."""
 
 
 def sac(config: SAC, spec: Spec) -> Algorithm[State]:
@@ -44,7 +49,8 @@ def sac(config: SAC, spec: Spec) -> Algorithm[State]:
         )
         actor, actor_metrics = parts.update_actor(state.actor, critics.params, batch.obs, alpha, actor_key)
         log_alpha = parts.update_temperature(state.log_alpha, actor_metrics["entropy"])
-        target_critics = parts.follow(state.target_critics, critics)
+        is_due = config.target_interval == 1 or tick.step % config.target_interval == 0
+        target_critics = jax.lax.cond(is_due, parts.follow, lambda old, _: old, state.target_critics, critics)
         metrics = critic_metrics | actor_metrics | {"alpha": alpha}
         return State(actor, critics, log_alpha, target_critics), metrics
 

@@ -5,11 +5,13 @@ y_k = r + γ (1 − d) (z_(k) − α log π(a′|s′))       critics: min quant
 actor: min mean (α log π(ã|s) − mean of all atoms at (s, ã)),  ã ~ π(s)
 temperature: min −log α mean (log π(ã|s) + H̄)      targets: θ′ ← τ θ + (1 − τ) θ′
 
-All three gradients are taken before any optimiser step. This agrees with the published code, which evaluates the
-actor's loss before the critics' step, and with the paper's pseudo-code, which lists the updates in another order.
+Order: critics, actor under the new critics, temperature. The published code evaluates the actor's loss under the old
+critics and, with the PyTorch that it pins, differentiates it through the weights of the new ones; of the three orders
+on offer this one's gradient is the closest to that. The pseudo-code lists temperature, actor, critics.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +19,9 @@ import jax.numpy as jnp
 from smrl.algorithms.parts.soft import SoftHyperparameters, State, pieces
 from smrl.errors import require
 from smrl.nn import losses, targets
-from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
-from smrl.validation import Count, Index, Sizes
+from smrl.nn.gradients import Trained
+from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Tick, Transition
+from smrl.validation import Count, Index, Positive, Sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,12 @@ class TQC(SoftHyperparameters):
     """Quantiles (atoms) of each critic."""
     dropped: Index = 2
     """Number of largest atoms that the target leaves out, per critic."""
+    huber: Positive = 1.0
+    """Error κ above which the quantile Huber loss is linear."""
+    temperature_loss: Literal["alpha", "log-alpha"] = "log-alpha"
+    order: Literal["critics-first", "together", "actor-first"] = "critics-first"
+    """Order of the steps of an update: the actor under the new critics; all gradients before any step; or temperature,
+    actor, critics, as in the pseudo-code."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,9 +56,10 @@ def tqc(config: TQC, spec: Spec) -> Algorithm[State]:
     def mean_of_atoms(atoms: Array) -> Array:  # (critics, batch, atoms) → (batch,)
         return atoms.mean(axis=(0, 2))
 
-    parts = pieces(config, spec, config.critics, mean_of_atoms, atoms=config.atoms)
+    parts = pieces(config, spec, config.critics, mean_of_atoms, config.atoms)
 
-    def target(state: State, batch: Transition, alpha: Array, key: Key) -> Array:  # (batch, kept)
+    def target(state: State, batch: Transition, key: Key) -> Array:  # (batch, kept)
+        alpha = jnp.exp(state.log_alpha.params)
         next_atoms, next_log_prob = parts.look_ahead(
             state.actor.params, parts.critics, state.target_critics, batch.next_obs, key
         )
@@ -57,20 +67,36 @@ def tqc(config: TQC, spec: Spec) -> Algorithm[State]:
         return targets.bellman(batch, (kept - alpha * next_log_prob[:, None]).T).T
 
     def td_error(state: State, batch: Transition, key: Key) -> Array:
-        y = target(state, batch, jnp.exp(state.log_alpha.params), key)
+        y = target(state, batch, key)
         return parts.mean_q(state, batch.obs, batch.action) - y.mean(axis=1)
 
     def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
         target_key, critic_key, actor_key = jax.random.split(key, 3)
-        alpha = jnp.exp(state.log_alpha.params)
-        y = target(state, batch, alpha, target_key)
-        critics, critic_metrics = parts.update_critics(
-            state.critics, batch, lambda atoms: losses.quantile_huber(atoms, y), critic_key
-        )
-        actor, actor_metrics = parts.update_actor(state.actor, state.critics.params, batch.obs, alpha, actor_key)
-        log_alpha = parts.update_temperature(state.log_alpha, actor_metrics["entropy"], weight=lambda x: x)
+
+        def learn_critics(state: State) -> tuple[Trained, Metrics]:
+            y = target(state, batch, target_key)
+            return parts.update_critics(
+                state.critics, batch, lambda atoms: losses.quantile_huber(atoms, y, config.huber), critic_key
+            )
+
+        def learn_actor(state: State, critics: Params) -> tuple[Trained, Metrics]:
+            alpha = jnp.exp(state.log_alpha.params)
+            actor, metrics = parts.update_actor(state.actor, critics, batch.obs, alpha, actor_key)
+            return actor, metrics | {"alpha": alpha}
+
+        if config.order == "actor-first":
+            _, log_prob = parts.sample(state.actor.params, batch.obs, jax.random.fold_in(actor_key, 0))
+            state = state._replace(log_alpha=parts.update_temperature(state.log_alpha, -log_prob.mean()))
+            actor, actor_metrics = learn_actor(state, state.critics.params)
+            state = state._replace(actor=actor)
+            critics, critic_metrics = learn_critics(state)
+        else:
+            critics, critic_metrics = learn_critics(state)
+            judges = critics if config.order == "critics-first" else state.critics
+            actor, actor_metrics = learn_actor(state, judges.params)
+            log_alpha = parts.update_temperature(state.log_alpha, actor_metrics["entropy"])
+            state = state._replace(actor=actor, log_alpha=log_alpha)
         target_critics = parts.follow(state.target_critics, critics)
-        metrics = critic_metrics | actor_metrics | {"alpha": alpha}
-        return State(actor, critics, log_alpha, target_critics), metrics
+        return state._replace(critics=critics, target_critics=target_critics), critic_metrics | actor_metrics
 
     return Algorithm(parts.init, parts.explore, parts.exploit, update, td_error, parts.appraise)

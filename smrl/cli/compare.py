@@ -23,6 +23,7 @@ from smrl.report.figures import learning_curves
 from smrl.report.table import comparison_table
 from smrl.runs.directory import RunDirectory
 from smrl.runs.files import writing
+from smrl.studies import tasks
 from smrl.studies.launch import Outcome, run_all
 from smrl.studies.sweep import slug, sweep
 from smrl.training.session import Session
@@ -33,9 +34,17 @@ EXAMPLE = (
     "",
     "Every setting takes one or more values, layer sizes with commas:",
     "  smrl compare sac td3 Hopper-v4 --reuse 1 10 --actor-hidden 64,64 256,256",
+    "",
+    "@LIST stands for all tasks of a list that smrl list --tasks shows:",
+    "  smrl compare sac @dmc-utd --preset paper utd",
 )
 STUDY = [
-    Flag("seeds", (Count,), "Runs of each combination, with the seeds 0, 1, 2, …", "3"),
+    Flag(
+        "seeds",
+        (Count,),
+        "Runs of each combination, with the seeds 0, 1, 2, …",
+        "3, and the paper's 6 with a preset that names a figure of it: lr, utd",
+    ),
     Flag("retries", (Index,), "Times that a run is continued whose process the system has killed.", "1"),
     Flag("target", (float,), "A return: the table says how many environment steps each combination needs to reach it."),
     Flag(
@@ -65,14 +74,17 @@ def run(words: Sequence[str]) -> None:
     target, retries = values.pop("target", None), values.pop("retries", 1)
     session_names = {item.name for item in dataclasses.fields(Session)}
     session = Session(**{name: value for name, value in values.items() if name in session_names})
-    settings = sweep(algorithms, env, **{name: value for name, value in values.items() if name not in session_names})
+    study = {name: value for name, value in values.items() if name not in session_names}
+    envs = tasks.find(env[1:]).tasks if env.startswith("@") else (env,)
+    settings = [one for task in envs for one in sweep(algorithms, task, **study)]
     _show(run_all(settings, session, retries), settings, session, target)
 
 
 def _show(outcome: Outcome, settings: list[Any], session: Session, target: float | None) -> None:
     if outcome.records:
         out.print(comparison_table(outcome.records, target))
-        folder = RunDirectory.of(settings[0], session.runs).path.parents[1]
+        _, of_env, of_all = RunDirectory.of(settings[0], session.runs).path.parents[:3]
+        folder = of_env if len({one.env for one in settings}) == 1 else of_all
         with writing(folder):
             picture = learning_curves(outcome.records, folder / f"{slug(settings)}.png", target)
         out.print(f"learning curves: {picture}", markup=False)

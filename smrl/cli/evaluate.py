@@ -10,12 +10,13 @@ import tyro
 from smrl import plugins
 from smrl.cli.parsing import out, parse
 from smrl.runs.run import load
+from smrl.training.deviation import sample_sd
 from smrl.training.evaluator import evaluate
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure the return of a run's greedy policy."""
+    """Measure a run's greedy policy: mean return ± sample standard deviation (n − 1)."""
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of the run, such as runs/Hopper-v4/sac-reuse10/seed0."""
@@ -37,8 +38,9 @@ def run(words: Sequence[str]) -> None:
     trained = load(command.run, command.trust)
     played = evaluate(trained, command.episodes, best=command.best, env=command.env)
     returns = played.returns
+    sd = f"{sample_sd(returns):,.2f}" if len(returns) > 1 else "–"
     out.print(
-        f"{trained.settings.title}, {len(returns)} episodes: return {returns.mean():,.2f} ± {returns.std():,.2f} "
+        f"{trained.settings.title}, {len(returns)} episodes: return {returns.mean():,.2f} ± {sd} "
         f"(from {returns.min():,.2f} to {returns.max():,.2f}), mean length {played.lengths.mean():,.1f}",
         markup=False,
     )

@@ -1,4 +1,4 @@
-"""`smrl list`: algorithms, presets and environments. Imports JAX, Gymnasium and the parser only if it must."""
+"""`smrl list`: algorithms, presets, environments, task lists. Imports JAX, Gymnasium and the parser only if it must."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
@@ -11,9 +11,10 @@ from smrl.cli.parsing import out
 from smrl.envs import catalogue
 from smrl.errors import SmrlError, nearest
 from smrl.studies import presets
+from smrl.studies import tasks as task_lists
 from smrl.studies.presets import Row
 
-ABOUT = "Show the algorithms, presets and families of environments."
+ABOUT = "Show the algorithms, presets, families of environments and task lists."
 
 
 def run(words: Sequence[str]) -> None:
@@ -24,12 +25,18 @@ def run(words: Sequence[str]) -> None:
     if "environments" in asked:
         for name in _families(" ".join(asked["environments"])):
             show({name: [(id,) for id in catalogue.ids(name) or [catalogue.families()[name]]]})
+    if "tasks" in asked:
+        for name in asked["tasks"] or task_lists.LISTS:
+            found = task_lists.find(name)
+            show({f"{name}: {found.title}": found.marked()})
     if not asked:
         titles = {name: registry.find(name).title for name in registry.names()}
         show({"algorithms": [(name, title, f"reuse {paper_reuse(name)}") for name, title in titles.items()]})
         show({"presets": [(name, presets.find(name).title) for name in presets.names()]})
         show({"environments": list(catalogue.families().items())})
-        out.print("smrl list --presets and --environments show more.")
+        lists = [(name, f"{len(found.tasks)} tasks", found.title) for name, found in task_lists.LISTS.items()]
+        show({"task lists of the paper": lists})
+        out.print("smrl list --presets, --environments and --tasks show more.")
 
 
 def show(tables: Mapping[str, Iterable[Sequence[str]]], *columns: str) -> None:
@@ -70,10 +77,17 @@ def merged(rows: Iterable[Row]) -> list[tuple[str, str, dict[str, Any]]]:
 def _preset_rows() -> list[tuple[str, str, str, str]]:
     lines = []
     for name in presets.names():
-        for algorithms, tasks, settings in merged(presets.find(name).rows):
-            values = ", ".join(f"{setting} {value}" for setting, value in settings.items())
-            lines.append((name, algorithms, tasks, values or "as in the paper"))
+        rows = presets.find(name).rows
+        for source, is_code in (("", False), (" (from code)", True)):
+            for algorithms, tasks, settings in merged(row for row in rows if row.from_code == is_code):
+                values = ", ".join(f"{setting} {_written(value)}" for setting, value in settings.items())
+                lines.append((name, algorithms, tasks, f"{values or 'as in the paper'}{source}"))
     return lines
+
+
+def _written(value: Any) -> str:
+    """A value as its flag takes it."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _families(name: str) -> list[str]:
@@ -94,8 +108,10 @@ def _asked(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     from smrl.cli.flags import Flag, read
 
     family = Annotated[str, tyro.conf.arg(metavar="[FAMILY]")]
+    lists = Annotated[str, tyro.conf.arg(metavar="[LIST …]")]
     flags = [
         Flag("presets", (bool,), "Show what each preset sets, by algorithm and task."),
         Flag("environments", (family,), "Show the ids of all environments, or of a family such as Gym MuJoCo."),
+        Flag("tasks", (lists,), "Show the tasks of the paper's task lists, and which of them are our guess."),
     ]
     return {flag.name: given for flag, given in read(words, "list", ABOUT, {"more": flags}).items()}

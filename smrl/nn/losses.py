@@ -1,5 +1,7 @@
 """Losses of the critics, each next to its equation."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
@@ -11,16 +13,17 @@ def squared_error(q: Array, y: Array) -> Array:
     return ((q - y) ** 2).mean(axis=-1).sum()
 
 
-@jax.custom_vjp
-def quantile_huber(atoms: Array, y: Array) -> Array:
-    """TQC's quantile Huber loss: mean |τ_j − 1[δ < 0]| H(δ), δ = y_k − θ_j, τ_j = (2j + 1)/(2n), H with κ = 1.
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def quantile_huber(atoms: Array, y: Array, kappa: float = 1.0) -> Array:
+    """TQC's quantile Huber loss: mean |τ_j − 1[δ < 0]| H(δ), δ = y_k − θ_j, τ_j = (2j + 1)/(2n).
 
+    H(δ) = δ²/2 where |δ| ≤ κ, else κ (|δ| − κ/2).
     ``atoms`` θ is (critics, batch, n), ``y`` is (batch, kept) and constant; the mean is over all four axes.
     """
-    return _quantile_huber(atoms, y)[0]
+    return _quantile_huber(atoms, y, kappa)[0]
 
 
-def _quantile_huber(atoms: Array, y: Array) -> tuple[Array, Array]:
+def _quantile_huber(atoms: Array, y: Array, kappa: float) -> tuple[Array, Array]:
     """The loss and its gradient with respect to the atoms.
 
     Both are summed target by target: an array of all pairs would have millions of entries, which XLA writes to memory
@@ -32,7 +35,7 @@ def _quantile_huber(atoms: Array, y: Array) -> tuple[Array, Array]:
 
     def add(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
         delta = targets[k] - theta
-        clipped = jnp.clip(delta, -1.0, 1.0)  # H′(δ), and H(δ) = H′ (δ − H′/2)
+        clipped = jnp.clip(delta, -kappa, kappa)  # H′(δ), and H(δ) = H′ (δ − H′/2)
         slope = jnp.where(delta < 0, 1 - fractions, fractions) * clipped
         return sums[0] + slope * (delta - 0.5 * clipped), sums[1] + slope
 
@@ -42,12 +45,12 @@ def _quantile_huber(atoms: Array, y: Array) -> tuple[Array, Array]:
     return loss.sum() / pairs, -slope.transpose(0, 2, 1) / pairs
 
 
-def _forward(atoms: Array, y: Array) -> tuple[Array, tuple[Array, Array]]:
-    loss, gradient = _quantile_huber(atoms, y)
+def _forward(atoms: Array, y: Array, kappa: float) -> tuple[Array, tuple[Array, Array]]:
+    loss, gradient = _quantile_huber(atoms, y, kappa)
     return loss, (gradient, jnp.zeros_like(y))
 
 
-def _backward(gradients: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
+def _backward(kappa: float, gradients: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
     return slope * gradients[0], gradients[1]
 
 

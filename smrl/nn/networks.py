@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -11,6 +11,15 @@ import jax.numpy as jnp
 from smrl.types import Array, Key, Params
 
 Initialiser = Callable[..., Array]  # key, shape → values
+Activation = Literal["relu", "leaky-relu", "elu", "gelu", "silu", "tanh"]
+ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {
+    "relu": nn.relu,
+    "leaky-relu": nn.leaky_relu,
+    "elu": nn.elu,
+    "gelu": nn.gelu,
+    "silu": nn.silu,
+    "tanh": jnp.tanh,
+}
 Start = Callable[[int, bool], tuple[Initialiser, Initialiser]]  # fan-in, is last layer → initialisers of kernel, bias
 
 
@@ -43,14 +52,15 @@ def xavier(heads: int = 1) -> Start:
 
 
 class MLP(nn.Module):
-    """Multi-layer perceptron with ReLU and a linear output layer.
+    """Multi-layer perceptron with a linear output layer.
 
-    A hidden layer is linear → dropout → LayerNorm → ReLU; dropout and LayerNorm are optional (DroQ). Dropout is active
-    only in calls with a random key for it.
+    A hidden layer is linear → dropout → LayerNorm → activation; dropout and LayerNorm are optional (DroQ). Dropout is
+    active only in calls with a random key for it.
     """
 
     sizes: Sequence[int]
     start: Start = torch_default
+    activation: Activation = "relu"
     layer_norm: bool = False
     dropout: float = 0.0
 
@@ -65,7 +75,7 @@ class MLP(nn.Module):
                     x = nn.Dropout(self.dropout, deterministic=not self.has_rng("dropout"))(x)
                 if self.layer_norm:
                     x = nn.LayerNorm(epsilon=1e-5)(x)  # as in PyTorch
-                x = nn.relu(x)
+                x = ACTIVATIONS[self.activation](x)
         return x
 
 
@@ -75,12 +85,13 @@ class Critic(nn.Module):
     hidden: Sequence[int]
     atoms: int | None = None
     start: Start = torch_default
+    activation: Activation = "relu"
     layer_norm: bool = False
     dropout: float = 0.0
 
     @nn.compact
     def __call__(self, obs: Array, action: Array) -> Array:  # (batch,), or (batch, atoms)
-        body = MLP((*self.hidden, self.atoms or 1), self.start, self.layer_norm, self.dropout)
+        body = MLP((*self.hidden, self.atoms or 1), self.start, self.activation, self.layer_norm, self.dropout)
         q = body(jnp.concatenate([obs, action], -1))
         return q if self.atoms else q.squeeze(-1)
 
@@ -90,23 +101,28 @@ class DeterministicActor(nn.Module):
 
     hidden: Sequence[int]
     action_size: int
+    start: Start = torch_default
+    activation: Activation = "relu"
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
-        return jnp.tanh(MLP((*self.hidden, self.action_size))(obs))
+        return jnp.tanh(MLP((*self.hidden, self.action_size), self.start, self.activation)(obs))
 
 
 class GaussianActor(nn.Module):
-    """Mean and log standard deviation of u, where a = tanh(u); the latter is clamped to [-20, 2]."""
+    """Mean and log standard deviation of u, where a = tanh(u); the latter is clamped."""
 
     hidden: Sequence[int]
     action_size: int
     start: Start = torch_default
+    activation: Activation = "relu"
+    log_std_bounds: tuple[float, float] = (-20.0, 2.0)
 
     @nn.compact
     def __call__(self, obs: Array) -> tuple[Array, Array]:
-        mean, log_std = jnp.split(MLP((*self.hidden, 2 * self.action_size), self.start)(obs), 2, axis=-1)
-        return mean, jnp.clip(log_std, -20.0, 2.0)
+        body = MLP((*self.hidden, 2 * self.action_size), self.start, self.activation)
+        mean, log_std = jnp.split(body(obs), 2, axis=-1)
+        return mean, jnp.clip(log_std, *self.log_std_bounds)
 
 
 def sample_tanh_gaussian(mean: Array, log_std: Array, key: Key, floor: float = 0.0) -> tuple[Array, Array]:

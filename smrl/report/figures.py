@@ -20,7 +20,10 @@ INK, GREY, FAINT = "#333333", "#6E6E6E", "#E6E6E6"
 
 
 def learning_curves(records: Sequence[Record], path: Path, threshold: float | None = None) -> Path:
-    """Draw a panel per environment and a line per identity (all settings but seed and steps): mean ± sd over seeds."""
+    """Draw a panel per environment and a line per identity (all settings but seed and steps).
+
+    The band is the mean over seeds ± the sample standard deviation (n − 1); one seed has none.
+    """
     require(len(records) > 0, "there is no evaluation to draw yet; wait for the first one of a run.")
     found = curves(records)
     envs = list(dict.fromkeys(curve.env for curve in found))
@@ -94,7 +97,7 @@ def _legend(figure: Figure, several: bool) -> None:
         labelcolor=INK,
     )
     if several:
-        legend.set_title("bold: mean over seeds, band: standard deviation, thin: each seed")
+        legend.set_title("bold: mean over seeds, band: sample standard deviation (n − 1), thin: each seed")
         legend.get_title().set(color=GREY, fontsize=8.5)
 
 

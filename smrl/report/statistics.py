@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from smrl.runs.identity import varying
 from smrl.runs.records import Record
+from smrl.training.deviation import sample_sd
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +22,7 @@ class Curve:
     records: tuple[Record, ...]
     steps: NDArray[np.int64]
     mean: NDArray[np.float64]
-    sd: NDArray[np.float64]  # sample standard deviation (n − 1); 0 for one run
+    sd: NDArray[np.float64]  # sample standard deviation (n − 1); NaN for one run
 
     @property
     def env(self) -> str:
@@ -72,11 +73,6 @@ def mean_steps_to(records: Sequence[Record], threshold: float) -> Reached:
     """How soon these runs reached the threshold, and how many of them did."""
     reached = [steps for record in records if (steps := steps_to(record, threshold)) is not None]
     return Reached(float(np.mean(reached)) if reached else None, len(reached), len(records))
-
-
-def sample_sd(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sample standard deviation (n − 1) over the first axis; 0 for one value."""
-    return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(values[0])
 
 
 def _rank(value: Any) -> tuple[Any, ...]:

@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from smrl.report.statistics import Curve, best_return, curves, final_return, mean_steps_to, sample_sd
-from smrl.report.text import number
+from smrl.report.statistics import Curve, best_return, curves, final_return, mean_steps_to
+from smrl.report.text import number, spread
 from smrl.runs.identity import ALWAYS_SHOWN, algorithm_words, reuse_words, varying, words
 from smrl.runs.records import Record
 
 
 def comparison_table(records: Sequence[Record], threshold: float | None = None) -> Table:
-    """One row per identity (all settings but seed and steps), a column per setting that varies; ± is the sd over runs.
+    """One row per identity (all settings but seed and steps), and a column per setting that varies.
 
-    The environment's name is a line above its rows: a column of long names would leave no room in a terminal.
+    ± is the sample standard deviation (n − 1) over runs, – where there is only one. The environment's name is a line
+    above its rows: a column of long names would leave no room in a terminal.
     """
     found = curves(records)
     envs = list(dict.fromkeys(curve.env for curve in found))
@@ -59,13 +59,7 @@ def _names(curve: Curve, indent: bool) -> tuple[str, str]:
 def _numbers(curve: Curve) -> tuple[str, ...]:
     final = np.array([final_return(record) for record in curve.records])
     best = np.array([best_return(record) for record in curve.records])
-    return f"{len(curve.records)}", _steps(curve), _spread(final), number(best.mean())
-
-
-def _spread(values: NDArray[np.float64]) -> str:
-    mean, sd = float(values.mean()), float(sample_sd(values))
-    size = max(abs(mean), sd)
-    return f"{number(mean, size)} ± {number(sd, size)}" if len(values) > 1 else number(mean)
+    return f"{len(curve.records)}", _steps(curve), spread(final), number(best.mean())
 
 
 def _steps(curve: Curve) -> str:

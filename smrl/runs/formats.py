@@ -1,7 +1,8 @@
 """Reading config.json, whichever version of smrl wrote it. Needs no JAX.
 
-Format 2: settings, spec, env_source, threads, backend, cpu, versions, machine, git_commit, and a checksum of what
+Format 3: settings, spec, env_source, threads, backend, cpu, versions, machine, git_commit, and a checksum of what
 the numbers of the run depend on (settings, spec, threads); files from before it was added have none.
+Format 2: REDQ has one setting, its flavour, for what are several now, and TQC had one order of its steps.
 Format 1: experiment in place of settings, sizes in place of a spec, and no number that says so.
 """
 
@@ -13,9 +14,20 @@ from typing import Any
 
 from smrl.errors import SmrlError, require
 
-FORMAT = 2
+FORMAT = 3
 CONFIG = "config.json"
 
+_FLAVOURS: dict[str, dict[str, Any]] = {
+    "authors": {"initialisation": "small-last", "critic_loss": "mean"},
+    "original": {
+        "initialisation": "xavier",
+        "log_prob_floor": 1e-6,
+        "temperature_loss": "log-alpha",
+        "first_temperature": 0.2,
+        "order": "together",
+        "exploration": "sample",
+    },
+}
 _OPTIONAL = ("env_source", "switches", "backend", "cpu", "machine", "git_commit")  # None where the run does not say
 _SETTINGS = {"algorithm": str, "env": str, "reuse": str, "seed": int, "steps": int, "hyper": dict}
 
@@ -33,9 +45,11 @@ def upgraded(config: dict[str, Any], file: Path) -> dict[str, Any]:
     try:
         if number == 1:
             config = _from_format_1(config)
-        elif number != FORMAT:
+        elif number not in range(2, FORMAT + 1):
             raise ValueError(f"its format is {number!r}")
         _check(config)
+        if number < FORMAT:
+            config = _from_format_2(config)
     except KeyError as error:
         raise damaged(file, f"it lacks {error}") from None
     except (TypeError, ValueError) as error:
@@ -94,7 +108,17 @@ def _from_format_1(config: dict[str, Any]) -> dict[str, Any]:
     action = {"size": size, "low": low, "high": high, "shape": [size], "dtype": "float32"}
     obs = {"shape": [config["spec"]["obs_size"]], "dtype": "float32"}
     rest = {name: value for name, value in config.items() if name not in ("experiment", "variant", "action_bounds")}
-    return rest | {"format": FORMAT, "settings": settings | {"hyper": hyper}, "spec": {"obs": obs, "action": action}}
+    return rest | {"settings": settings | {"hyper": hyper}, "spec": {"obs": obs, "action": action}}
+
+
+def _from_format_2(config: dict[str, Any]) -> dict[str, Any]:
+    hyper = dict(config["settings"]["hyper"])
+    if config["settings"]["algorithm"] == "tqc":
+        hyper["order"] = "together"
+    if flavour := hyper.pop("flavour", None):
+        hyper |= _FLAVOURS[flavour]
+    config = config | {"format": FORMAT, "settings": config["settings"] | {"hyper": hyper}}
+    return config | ({"checksum": checksum(config)} if "checksum" in config else {})
 
 
 def _check(config: dict[str, Any]) -> None:

@@ -73,7 +73,7 @@ class Run:
         )
         if env is None and not self.trust:
             refuse_code(self.path, named_code(self.settings.to_json()))
-        return make(env or name, render_mode, self.settings.action_repeat, self.settings.max_episode_steps)
+        return make(env or name, render_mode, **self.settings.env_options)
 
     def _load_policy(self, best: bool) -> Policy:
         runtime.start()

@@ -10,7 +10,7 @@ from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
 from smrl.runs import identity
 from smrl.smr.rules import Schedule, rule_of
-from smrl.validation import Count, Index, Seed, Share, validate
+from smrl.validation import Count, Index, Positive, Seed, Share, validate
 
 Hyper = TypeVar("Hyper")
 
@@ -39,6 +39,8 @@ class Settings(Generic[Hyper]):
     """Batches drawn from the replay memory per step (the update-to-data ratio G); each is updated on M times."""
     gamma: Share = 0.99
     """Discount factor."""
+    reward_scale: Positive = 1.0
+    """Factor on the rewards that are learned from; evaluations report rewards as they are."""
     n_step: Count = 1
     """Rewards in an n-step return."""
     envs: Count = 1
@@ -47,6 +49,10 @@ class Settings(Generic[Hyper]):
     """Environment steps for which each action is repeated."""
     max_episode_steps: Count | None = None
     """Environment steps after which every episode is truncated; by default only the environment's own limit holds."""
+    pad_observations: Count | None = None
+    """Zeros appended to every observation; by default none."""
+    image_size: Count | None = None
+    """Side of the images of dmc-pixels tasks and Atari games in pixels; by default 84."""
     capacity: Count = 1_000_000
     """Transitions that the replay memory holds."""
     reset_every: Count | None = None
@@ -75,6 +81,12 @@ class Settings(Generic[Hyper]):
             f"{self.steps} steps are not more than the {self.warmup} of the warm-up, so nothing would be learned; "
             "raise --steps or lower --warmup.",
         )
+
+    @property
+    def env_options(self) -> dict[str, Any]:
+        """The keywords of `smrl.envs.make.make` that the settings decide."""
+        names = ("action_repeat", "max_episode_steps", "pad_observations", "image_size")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def title(self) -> str:

@@ -112,7 +112,7 @@ class Worker:
 
 
 def run_all(several: Sequence[Settings[Any]], session: Session, retries: int = 1) -> Outcome:
-    """Train several runs in one environment, or continue them; what cannot run is refused before any of them starts.
+    """Train several runs, or continue them; what cannot run is refused before any of them starts.
 
     A run whose process the system has killed, as for want of memory, is continued up to ``retries`` times.
     """
@@ -162,9 +162,9 @@ def _refuse_unfit(several: Sequence[Settings[Any]]) -> None:
     """Make every environment and algorithm once, here, and not in as many processes."""
     specs = {}
     for settings in several:
-        task = (settings.env, settings.action_repeat)
+        task = (settings.env, *settings.env_options.values())
         if task not in specs:
-            with contextlib.closing(make(settings.env, action_repeat=settings.action_repeat)) as env:
+            with contextlib.closing(make(settings.env, **settings.env_options)) as env:
                 specs[task] = env.spec
         registry.find(settings.algorithm).make(settings.hyper, specs[task])
 

@@ -21,6 +21,8 @@ class Row:
     algorithm: str
     settings: dict[str, Any]
     tasks: str = "*"
+    from_code: bool = False
+    """Whether the settings are not printed in the paper but taken from published code."""
 
 
 @dataclass(frozen=True)
@@ -29,62 +31,86 @@ class Preset:
 
     title: str
     rows: tuple[Row, ...]
+    seeds: int = 3
+    """Seeds of ``smrl compare`` unless it is told otherwise; the paper's figures have six."""
 
 
-# The paper's four robots, as Gym MuJoCo and PyBullet name them.
-ROBOTS = {
-    "Hopper": ("Hopper-v*", "Hopper*Env-v0"),
-    "HalfCheetah": ("HalfCheetah-v*", "HalfCheetah*Env-v0"),
-    "Walker2d": ("Walker2d-v*", "Walker2D*Env-v0"),
-    "Ant": ("Ant-v*", "Ant*Env-v0"),
+GYM, BULLET = "{}-v*", "{}*Env-v0"  # ids of the robots in Gym MuJoCo and PyBullet
+
+
+def _by_robot(algorithm: str, setting: str, is_printed: bool = True, **values: float) -> Iterator[Row]:
+    """One row for each robot in Gym MuJoCo and one in PyBullet, whose values the paper never prints."""
+    for robot, value in values.items():
+        yield Row(algorithm, {setting: value}, GYM.format(robot), from_code=not is_printed)
+        yield Row(algorithm, {setting: value}, BULLET.format(robot.replace("2d", "2D")), from_code=True)
+
+
+ORIGINAL_REDQ = {
+    "initialisation": "xavier",
+    "log_prob_floor": 1e-6,
+    "temperature_loss": "log-alpha",
+    "first_temperature": 0.2,
+    "order": "together",
 }
-
-
-def _by_robot(algorithm: str, setting: str, values: dict[str, float]) -> Iterator[Row]:
-    return (Row(algorithm, {setting: value}, tasks) for robot, value in values.items() for tasks in ROBOTS[robot])
-
 
 PRESETS: dict[str, Preset] = {
     "paper": Preset(
-        "the paper's hyperparameter tables; always underneath",
+        "the paper's pseudo-code and tables, and where they are silent published code; always underneath",
         (
             Row("*", {"reuse": 10}),
-            Row("*", {"steps": 500_000, "action_repeat": 4}, "dm[c_]*/*"),
+            Row("*", {"steps": 500_000}, "dm[c_]*/*"),
+            Row("*", {"action_repeat": 4}, "dm[c_]*/*", from_code=True),
             *(
-                Row("*", {"action_repeat": 2}, f"dm[c_]*/{domain}*")
+                Row("*", {"action_repeat": 2}, f"dm[c_]*/{domain}*", from_code=True)
                 for domain in ("walker", "humanoid", "dog", "finger")
             ),
             Row("*", {"steps": 500_000}, "*MuJoCoEnv-v0"),
-            *_by_robot("darc", "nu", {"Hopper": 0.15, "HalfCheetah": 0.1, "Walker2d": 0.1, "Ant": 0.25}),
-            Row("darc", {"nu": 0.15}, "Walker2D*Env-v0"),
-            Row("darc", {"nu": 0.2}, "Ant*Env-v0"),
+            *_by_robot("darc", "nu", Hopper=0.15, HalfCheetah=0.1, Walker2d=0.1, Ant=0.25),
+            Row("darc", {"nu": 0.15}, "Walker2D*Env-v0", from_code=True),
+            Row("darc", {"nu": 0.2}, "Ant*Env-v0", from_code=True),
             Row("tqc", {"warmup": 256, "warmup_actions": "policy"}),
-            *_by_robot("tqc", "dropped", {"Hopper": 5, "HalfCheetah": 0, "Walker2d": 2, "Ant": 2}),
+            *_by_robot("tqc", "dropped", Hopper=5, HalfCheetah=0, Walker2d=2, Ant=2),
             Row("redq", {"reuse": 5, "fresh_batches": 20}),
-            *_by_robot("redq", "target_entropy", {"Hopper": -1, "HalfCheetah": -3, "Walker2d": -3, "Ant": -4}),
+            *_by_robot("redq", "target_entropy", False, Hopper=-1, HalfCheetah=-3, Walker2d=-3, Ant=-4, Humanoid=-2),
         ),
     ),
     "authors": Preset(
-        "as the authors' code where it differs from the paper",
+        "the code that the paper's authors published, wherever there is some",
         (
-            Row("ddpg", {}),
-            Row("td3", {}),
+            *(Row(name, {}) for name in ("ddpg", "td3", "tqc")),
             Row("sac", {"exploration": "mean-plus-noise"}),
             Row("darc", {"actor_hidden": (256, 256), "critic_hidden": (256, 256), "learning_rate": 3e-4}),
-            Row("redq", {}),
+            Row("darc", {"acting": "own-critic", "nu": 0.1}),
+            Row("darc", {"nu": 0.25}, "*Ant*"),
+            Row("darc", {"nu": 0.15}, "*Hopper*"),
+            Row("redq", {"exploration": "mean-plus-noise", "initialisation": "small-last", "critic_loss": "mean"}),
         ),
     ),
     "original": Preset(
-        "as the algorithm's own authors ran it, without reuse",
-        (Row("redq", {"flavour": "original", "reuse": 1, "eval_episodes": 1}),),
+        "the base algorithm as its authors published it, without reuse",
+        (
+            *(Row(name, {"reuse": 1, "warmup": 25_000, "eval_every": 5_000}) for name in ("ddpg", "td3")),
+            Row("sac", {"reuse": 1, "initialisation": "xavier", "adam_epsilon": 1e-7}),
+            Row("sac", {"warmup": 10_000, "eval_episodes": 1}),
+            Row("darc", {"reuse": 1, "acting": "own-critic", "batch_size": 100}),
+            Row("darc", {"warmup": 10_000, "eval_every": 5_000}),
+            Row("tqc", {"reuse": 1}),
+            Row("redq", {"reuse": 1, **ORIGINAL_REDQ, "eval_episodes": 1}),
+        ),
     ),
     "lr": Preset(
         "SAC-LR of the paper: learning rates ten times as large in place of reuse",
         (Row("sac", {"learning_rate_factor": 10.0, "reuse": 1}),),
+        seeds=6,
     ),
     "utd": Preset(
         "SAC-UTD of the paper: ten fresh batches per step in place of reuse",
-        (Row("sac", {"fresh_batches": 10, "reuse": 1}),),
+        (Row("sac", {"fresh_batches": 10, "reuse": 1}), Row("sac", {"steps": 1_000_000}, "dm[c_]*/*")),
+        seeds=6,
+    ),
+    "ant-v2": Preset(
+        "the paper's Ant, whose observations end in 84 zeros, which Ant-v4 leaves out",
+        (Row("*", {"pad_observations": 84}, "Ant-v4"),),
     ),
     "warm-up": Preset(
         "reuse for the first 300,000 steps only",
@@ -93,7 +119,7 @@ PRESETS: dict[str, Preset] = {
     "droq": Preset(
         "DroQ: REDQ with two critics that have LayerNorm and dropout, without reuse",
         (
-            Row("redq", {"flavour": "original", "critics": 2, "layer_norm": True, "dropout": 0.01, "reuse": 1}),
+            Row("redq", {"reuse": 1, **ORIGINAL_REDQ, "critics": 2, "layer_norm": True, "dropout": 0.01}),
             Row("redq", {"dropout": 1e-4}, "Hopper-v*"),
             Row("redq", {"dropout": 5e-3}, "Walker2d-v*"),
         ),

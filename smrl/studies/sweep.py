@@ -9,7 +9,7 @@ from typing import Any
 from smrl.errors import SmrlError, nearest, require
 from smrl.runs import identity
 from smrl.runs.settings import Settings, names
-from smrl.studies.presets import resolve
+from smrl.studies.presets import find, resolve
 from smrl.validation import Count, convert
 
 LONGEST_SLUG = 100
@@ -20,10 +20,10 @@ def sweep(
     env: str,
     *,
     preset: str | Iterable[str] = "paper",
-    seeds: int | Iterable[int] = 3,
+    seeds: int | Iterable[int] | None = None,
     **values: Any,
 ) -> list[Settings[Any]]:
-    """The settings of all combinations of values; a number of seeds stands for 0, 1, 2, …
+    """The settings of all combinations of values; a number of seeds stands for 0, 1, 2, …, by default the preset's.
 
     A list or range holds several values, and anything else is one, also a tuple. A setting that only some of the
     algorithms have is set for those. Without ``reuse``, 1 is compared with the preset's.
@@ -34,6 +34,7 @@ def sweep(
     """
     chosen = [algorithms] if isinstance(algorithms, str) else list(algorithms)
     presets = [preset] if isinstance(preset, str) else list(preset)
+    seeds = max((find(name).seeds for name in presets), default=1) if seeds is None else seeds
     every_seed = list(range(convert("seeds", seeds, Count))) if isinstance(seeds, int | float | str) else list(seeds)
     for name, listed in {"algorithms": chosen, "preset": presets, "seeds": every_seed}.items():
         require(bool(listed), f"{name} needs at least one value.")
@@ -76,14 +77,15 @@ def several(name: str, value: Any) -> list[Any]:
 
 
 def titles(settings: Sequence[Settings[Any]]) -> list[str]:
-    """What to call each of several runs in one environment: its algorithm, the settings that vary, and its seed.
+    """What to call each of several runs: its algorithm, the settings that vary, its seed, and the task if that varies.
 
     >>> titles(sweep("sac", "Hopper-v4", reuse=10, tau=[0.005, 0.01], seeds=1))
     ['SAC, reuse 10, tau 0.005, seed 0', 'SAC, reuse 10, tau 0.01, seed 0']
     """
     rows = [one.to_json() for one in settings]
     shown = identity.varying(rows)
-    return [f"{identity.label(row, shown)}, seed {row['seed']}" for row in rows]
+    tasks = [f"{row['env']}, " if "env" in shown else "" for row in rows]
+    return [f"{task}{identity.label(row, shown)}, seed {row['seed']}" for task, row in zip(tasks, rows, strict=True)]
 
 
 def slug(settings: Sequence[Settings[Any]]) -> str:

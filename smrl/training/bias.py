@@ -1,7 +1,7 @@
 """Estimation bias of the critics: their values of the policy against the returns that it then gets.
 
     G_t = r_t + γ (G_{t+1} − α log π(a_{t+1}|s_{t+1})), the last G being the last reward: no bootstrap at the time limit
-    bias = Q(s_t, a_t) − G_t, reported as its mean and standard deviation over |mean G|
+    bias = Q(s_t, a_t) − G_t, reported as its mean and sample standard deviation (n − 1) over |mean G|
 
 This is the paper's study of overfitting, by the procedure of REDQ's authors: whole episodes of the policy that Q is
 the value of, of each the first 350 pairs, until there are 1,000 pairs.
@@ -17,6 +17,7 @@ from smrl.algorithms.acting import Reader
 from smrl.envs.environment import Environment
 from smrl.randomness import Purpose, at, key
 from smrl.runs.settings import Settings
+from smrl.training.deviation import sample_sd
 from smrl.training.evaluator import Evaluator, logger
 from smrl.types import Appraisal, State
 
@@ -49,7 +50,7 @@ class Bias:
         make_env: Callable[[], Environment],
         say: Callable[[str], None] = logger.warning,
     ) -> None:
-        self.gamma, self.original = settings.gamma, settings.bias_original
+        self.gamma, self.original, self.reward_scale = settings.gamma, settings.bias_original, settings.reward_scale
         self.evaluator = Evaluator(make_env, EPISODES, settings.seed, Purpose.BIAS, say)
         root = key(settings.seed, Purpose.BIAS)
         obs = self.evaluator.envs[0].spec.example().obs
@@ -76,11 +77,13 @@ class Bias:
                 moments = seen[: len(rewards)]
                 log_probs = [float(moment.log_prob[env]) for moment in moments]
                 expected += [float(moment.q[env]) for moment in moments[:PER_EPISODE]]
-                found += soft_returns(rewards, log_probs, alpha, self.gamma)[:PER_EPISODE]
+                scaled = [self.reward_scale * reward for reward in rewards]
+                found += soft_returns(scaled, log_probs, alpha, self.gamma)[:PER_EPISODE]
             calls, episodes = calls + len(seen), episodes + EPISODES
-        bias, scale = np.subtract(expected, found), max(abs(np.mean(found)), ORIGINAL_FLOOR if self.original else 0.0)
+        bias, size = np.subtract(expected, found), float(abs(np.mean(found)))
+        scale = max(size, ORIGINAL_FLOOR) if self.original else size
         with np.errstate(divide="ignore", invalid="ignore"):  # without any reward there is nothing to compare with
-            return {"bias": float(bias.mean() / scale), "bias_sd": float(bias.std() / scale)}
+            return {"bias": float(bias.mean() / scale), "bias_sd": float(sample_sd(bias) / scale)}
 
     def close(self) -> None:
         """Close the environments."""

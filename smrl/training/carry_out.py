@@ -35,8 +35,7 @@ def carry_out(
     ``make_env`` takes the keywords of `smrl.envs.make.make`.
     """
     runs = session.runs.absolute()  # before an environment is made, which may change the working directory
-    limits = {"action_repeat": settings.action_repeat, "max_episode_steps": settings.max_episode_steps}
-    make_env, meter = Distinct(partial(make_env, **limits)), Unfailing(meter)
+    make_env, meter = Distinct(partial(make_env, **settings.env_options)), Unfailing(meter)
     with ExitStack() as resources:
         with closing(make_env()) as env:  # one that cannot be made is refused before anything is written
             spec, notes = env.spec, env.notes

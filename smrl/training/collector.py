@@ -78,7 +78,7 @@ class Collector:
         results = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]
         for episode, action, result in zip(self.episodes, actions, results, strict=True):
             next_obs, reward, terminated, truncated = result
-            self.replay.add(episode.obs, action, reward, next_obs, terminated, truncated)
+            self.replay.add(episode.obs, action, self.settings.reward_scale * reward, next_obs, terminated, truncated)
             episode.obs = next_obs
             episode.actions.append(action)
             episode.total += reward

@@ -11,6 +11,7 @@ from smrl.runs.directory import RunDirectory
 from smrl.runs.logs import Curves
 from smrl.runs.settings import Settings
 from smrl.runs.tables import CsvLog, lines_until
+from smrl.training.deviation import sample_sd
 from smrl.training.progress import REFRESH_SECONDS, Meter
 
 
@@ -46,10 +47,10 @@ class Recorder:
             self.meter.advance(step)
 
     def evaluation(self, step: int, returns: np.ndarray, bias: Mapping[str, float]) -> dict[str, float]:
-        """Record an evaluation; its values by name."""
+        """Record an evaluation; its values by name. The sd is over episodes, NaN where there is only one."""
         values = {
             "mean": float(returns.mean()),
-            "sd": float(returns.std()),
+            "sd": float(sample_sd(returns)),
             "min": float(returns.min()),
             "max": float(returns.max()),
             **bias,

@@ -44,6 +44,7 @@ from smrl.algorithms.darc import State as DARCState
 from smrl.algorithms.redq import REDQ, redq
 from smrl.nn import losses, targets
 from smrl.nn.networks import Critic
+from smrl.studies.presets import PRESETS
 from smrl.types import Algorithm, Tick, Transition
 
 full_precision = common.full_precision  # a fixture holds for the modules that have it
@@ -72,7 +73,8 @@ def darc_draws(batch: Transition, now: Tick, key: jax.Array) -> dict[str, Any]:
 
 def tqc_draws(batch: Transition, now: Tick, key: jax.Array) -> dict[str, Any]:
     target_key, _, actor_key = jax.random.split(key, 3)
-    return {"noise": soft_normals(batch, target_key, actor_key)}
+    noise = soft_normals(batch, target_key, actor_key)
+    return {"noise": noise + common.normals(batch, [jax.random.fold_in(actor_key, 0)])}
 
 
 def redq_draws(critics: int, size: int, batch: Transition, now: Tick, key: jax.Array) -> dict[str, Any]:
@@ -145,13 +147,22 @@ DROQ_RULES = {"draws": droq_draws, "update": reference.droq_sac, "nearest_branch
 
 # The original REDQ's log(1 − a² + 1e-6) loses its digits in float32 where |a| is nearly 1. Where it is a little less,
 # as of the first action here, those digits are still there and 1e-6 is among them.
+AUTHORS_REDQ, ORIGINAL_REDQ = (
+    {name: value for name, value in row.settings.items() if name in {field.name for field in fields(REDQ)}}
+    for preset in ("authors", "original")
+    for row in PRESETS[preset].rows
+    if row.algorithm == "redq" and row.tasks == "*"
+)
 NOT_TOO_LARGE = {"means": (3.5,), "log_stds": (-1.5, -20.0, -1.0)}
 DARC_DEFAULTS = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3}  # where NumPy's are those of the others
 SUBJECTS = {
     "darc": subject_of("darc", OPTIONS["darc"], DARC_RULES),
     "tqc": subject_of("tqc", OPTIONS["tqc"], TQC_RULES),
     "redq": subject_of("redq", OPTIONS["redq"], SMALL_REDQ_RULES),
-    "original redq": subject_of("redq", OPTIONS["redq"] | {"flavour": "original"}, SMALL_REDQ_RULES | NOT_TOO_LARGE),
+    "tqc together": subject_of("tqc", OPTIONS["tqc"] | {"order": "together", "huber": 0.3}, TQC_RULES),
+    "tqc actor first": subject_of("tqc", OPTIONS["tqc"] | {"order": "actor-first"}, TQC_RULES),
+    "authors' redq": subject_of("redq", OPTIONS["redq"] | AUTHORS_REDQ, SMALL_REDQ_RULES),
+    "original redq": subject_of("redq", OPTIONS["redq"] | ORIGINAL_REDQ, SMALL_REDQ_RULES | NOT_TOO_LARGE),
     "droq": subject_of("sac", OPTIONS["sac"], DROQ_RULES),
     "default darc": subject_of("darc", DARC_DEFAULTS, DARC_RULES, small=False),
     "default tqc": subject_of("tqc", {}, TQC_RULES, small=False),
@@ -165,6 +176,9 @@ SUBJECTS = {
         ("darc", 0, 2),
         ("darc", 1, 2),
         ("tqc", 0, 1),
+        ("tqc together", 0, 1),
+        ("tqc actor first", 0, 1),
+        ("authors' redq", 3, 4),
         ("redq", 3, 4),
         ("redq", 0, 4),
         ("original redq", 3, 4),
@@ -338,9 +352,9 @@ def test_the_gradient_of_quantile_huber_is_that_of_numpy() -> None:
 # How REDQ starts
 
 
-def redq_start(flavour: reference.Flavour) -> tuple[Network, Network]:
+def redq_start(options: dict[str, Any]) -> tuple[Network, Network]:
     """A critic and the actor; the sizes are such that every layer's fan in is unlike its fan out."""
-    config = REDQ(critics=1, subset=1, flavour=flavour, actor_hidden=(64, 48), critic_hidden=(56, 72))
+    config = REDQ(**options, critics=1, subset=1, actor_hidden=(64, 48), critic_hidden=(56, 72))
     state = jax.jit(redq(config, vectors(40, 6)).init, compiler_options=FAST)(jax.random.key(0))
     assert float(state.log_alpha.params) == 0.0
     assert jax.tree.all(jax.tree.map(np.array_equal, state.critics.params, state.target_critics))
@@ -360,7 +374,7 @@ def assert_uniform(values: Floats, bound: float) -> None:
 
 def test_the_authors_redq_starts_as_theirs() -> None:
     """Critics: hidden weights in ±1/√fan_in, hidden biases of 0.1, a last layer in ±3e-3; actor: PyTorch's default."""
-    critic, actor = redq_start("authors")
+    critic, actor = redq_start(AUTHORS_REDQ)
     *hidden, last_bias, last_kernel = critic
     for bias, kernel in zip(hidden[0::2], hidden[1::2], strict=True):
         assert np.all(bias == np.float32(0.1))
@@ -374,7 +388,7 @@ def test_the_authors_redq_starts_as_theirs() -> None:
 
 def test_the_original_redq_starts_as_its_own() -> None:
     """Xavier's bounds ±√(6 / (fan_in + fan_out)), no biases; mean and log std of the actor are layers apart."""
-    critic, actor = redq_start("original")
+    critic, actor = redq_start(ORIGINAL_REDQ)
     *actor_hidden, heads = actor[1::2]
     for kernel in (*critic[1::2], *actor_hidden, *np.split(heads, 2, axis=1)):
         assert_uniform(kernel, np.sqrt(6.0 / sum(kernel.shape)))

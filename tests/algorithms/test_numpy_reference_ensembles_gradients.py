@@ -52,9 +52,9 @@ def clamped_actor() -> Network:
     return actor
 
 
-def actor_loss(score: reference.Score, flavour: reference.Flavour = "authors") -> Callable[[Network], Any]:
+def actor_loss(score: reference.Score, floor: float = 0.0) -> Callable[[Network], Any]:
     noise = rng_of(3).normal(size=(SIZE, ACTION))
-    return lambda values: reference.scored_actor_loss(values, score, batch().obs, noise, 0.6, flavour)
+    return lambda values: reference.scored_actor_loss(values, score, batch().obs, noise, 0.6, floor)
 
 
 def losses() -> dict[str, tuple[Callable[[Network], Any], Network]]:
@@ -72,7 +72,7 @@ def losses() -> dict[str, tuple[Callable[[Network], Any], Network]]:
         "quantiles": (lambda values: reference.quantile_huber_loss(values, data, atoms), critic(5, ATOMS)),
         "tqc actor": (actor_loss(mean_atom), clamped_actor()),
         "redq actor": (actor_loss(mean_q), clamped_actor()),
-        "original redq actor": (actor_loss(mean_q, "original"), clamped_actor()),
+        "floored actor": (actor_loss(mean_q, 1e-6), clamped_actor()),
         "log temperature": (
             lambda values: reference.log_temperature_loss(values[0], data.reward, -1.5),
             [np.asarray(-0.7)],

@@ -111,8 +111,8 @@ def test_help_of_compare_tells_what_the_algorithms_share(
     assert flags["--seeds INT"].startswith("Runs of each combination")
     assert flags.keys() >= {"--layer-norm [True|False] …", "--steps INT", "--target FLOAT", "--preset TEXT …"}
     assert "--seed INT" not in flags
-    differing = explained(helped(capsys, monkeypatch, "compare", "sac", "redq"))
-    assert differing["--exploration {sample,mean-plus-noise} …"].endswith("(default: the algorithm's)")
+    differing = explained(helped(capsys, monkeypatch, "compare", "sac", "tqc"))
+    assert differing["--temperature-loss {alpha,log-alpha} …"].endswith("(default: the algorithm's)")
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,13 +129,16 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_list_of_presets_has_no_row_twice(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "list", "--presets")
-    rows = [line for line in text.splitlines() if line.split()]
+    rows = [line for line in text.splitlines() if line[1:2].strip()]  # not what a row has in a second line
     assert len(rows) == len(set(rows))
     for name, preset in presets.PRESETS.items():
-        found = merged(preset.rows)
+        found = [row for code in (False, True) for row in merged(row for row in preset.rows if row.from_code == code)]
         assert all(found.count(row) == 1 for row in found)
         assert sum(line.split()[0] == name for line in rows) == len(found)
     assert "exploration mean-plus-noise" in text
+    marked = {line.split()[1] for line in rows if "(from code)" in line}
+    assert marked == {"*", "darc", "tqc", "redq"}
+    assert not any("reuse" in line for line in rows if "(from code)" in line)
 
 
 def test_merged_rows_say_what_holds() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from smrl.errors import SmrlError
-from smrl.runs.formats import read_config
+from smrl.runs.formats import checksum, read_config
+from smrl.studies import presets
 from smrl.types import Continuous, Spec
 
 HYPER = {"tau": 0.005, "actor_hidden": [256, 256]}
@@ -18,8 +19,8 @@ FORMAT_1 = {
     "action_bounds": [[-1.0, -2.0], [1.0, 2.0]],
     **COMMON,
 }
-FORMAT_2 = {
-    "format": 2,
+FORMAT_3 = {
+    "format": 3,
     "settings": EXPERIMENT,
     "spec": {"obs": {"shape": [4], "dtype": "uint8"}, "action": {"count": 2, "start": 0}},
     "env_source": "0123",
@@ -40,19 +41,47 @@ def without(config: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key != name}
 
 
-def test_format_2_is_read_as_it_is(tmp_path: Path) -> None:
-    assert read_config(write(tmp_path, FORMAT_2)) == FORMAT_2
+def test_format_3_is_read_as_it_is(tmp_path: Path) -> None:
+    assert read_config(write(tmp_path, FORMAT_3)) == FORMAT_3
 
 
 def test_format_1_is_upgraded_and_its_file_is_left_alone(tmp_path: Path) -> None:
     config = read_config(write(tmp_path, FORMAT_1))
     assert json.loads((tmp_path / "config.json").read_text()) == FORMAT_1
-    assert config["format"] == 2
+    assert config["format"] == 3
     assert config["settings"] == EXPERIMENT
-    assert list(config["settings"])[-1] == "hyper"  # as format 2 has it
+    assert list(config["settings"])[-1] == "hyper"  # as format 3 has it
     assert {name: config[name] for name in COMMON} == COMMON
     assert (config["env_source"], config["backend"], config["cpu"]) == (None, None, None)
-    assert config.keys() == FORMAT_2.keys()
+    assert config.keys() == FORMAT_3.keys()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "hyper", "upgraded"),
+    [
+        ("sac", {"tau": 0.01}, {"tau": 0.01}),
+        ("tqc", {"tau": 0.01}, {"tau": 0.01, "order": "together"}),
+        (
+            "redq",
+            {"flavour": "authors", "exploration": "sample"},
+            {"initialisation": "small-last", "critic_loss": "mean", "exploration": "sample"},
+        ),
+        (
+            "redq",
+            {"flavour": "original", "exploration": "mean-plus-noise", "tau": 0.01},
+            {"exploration": "sample", "tau": 0.01, **presets.ORIGINAL_REDQ},
+        ),
+    ],
+)
+def test_format_2_had_one_order_of_tqc_and_flavours_of_redq(
+    algorithm: str, hyper: dict[str, Any], upgraded: dict[str, Any], tmp_path: Path
+) -> None:
+    old = FORMAT_3 | {"format": 2, "settings": EXPERIMENT | {"algorithm": algorithm, "hyper": hyper}}
+    for config in (old, old | {"checksum": checksum(old)}):
+        read = read_config(write(tmp_path, config))
+        assert read["format"] == 3
+        assert read["settings"]["hyper"] == upgraded
+        assert read.get("checksum") == (checksum(read) if "checksum" in config else None)
 
 
 def test_the_spec_of_format_1_is_one_of_today(tmp_path: Path) -> None:
@@ -73,13 +102,13 @@ def test_the_spec_of_format_1_is_one_of_today(tmp_path: Path) -> None:
         (without(FORMAT_1, "threads"), "it lacks 'threads'"),
         (FORMAT_1 | {"experiment": without(EXPERIMENT, "hyper")}, "it lacks 'hyper'"),
         (FORMAT_1 | {"spec": 5}, "is damaged: "),
-        (without(FORMAT_2, "versions"), "it lacks 'versions'"),
-        (FORMAT_2 | {"spec": {"obs": {}}}, "it lacks 'action'"),
-        (FORMAT_2 | {"settings": without(EXPERIMENT, "reuse")}, "it lacks 'reuse'"),
-        (FORMAT_2 | {"settings": EXPERIMENT | {"steps": "many"}}, "its steps cannot be 'many'"),
-        (FORMAT_2 | {"settings": []}, r"its settings cannot be \[\]"),
-        (FORMAT_2 | {"format": 3}, "was written by a newer smrl; update smrl"),
-        (FORMAT_2 | {"format": "two"}, "its format is 'two'"),
+        (without(FORMAT_3, "versions"), "it lacks 'versions'"),
+        (FORMAT_3 | {"spec": {"obs": {}}}, "it lacks 'action'"),
+        (FORMAT_3 | {"settings": without(EXPERIMENT, "reuse")}, "it lacks 'reuse'"),
+        (FORMAT_3 | {"settings": EXPERIMENT | {"steps": "many"}}, "its steps cannot be 'many'"),
+        (FORMAT_3 | {"settings": []}, r"its settings cannot be \[\]"),
+        (FORMAT_3 | {"format": 4}, "was written by a newer smrl; update smrl"),
+        (FORMAT_3 | {"format": "two"}, "its format is 'two'"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_a_sentence(tmp_path: Path, config: object, sentence: str) -> None:
@@ -95,7 +124,7 @@ def test_folders_that_are_no_runs(tmp_path: Path) -> None:
     with pytest.raises(SmrlError, match=r"is not a run: it has no config\.json; give the folder of a run"):
         read_config(tmp_path)
     with pytest.raises(SmrlError, match=r"config\.json is not a run"):
-        read_config(write(tmp_path, FORMAT_2) / "config.json")
+        read_config(write(tmp_path, FORMAT_3) / "config.json")
     (tmp_path / "config.json").write_bytes(b"\xff\xfe")
     with pytest.raises(SmrlError, match="it is not text"):
         read_config(tmp_path)

@@ -163,6 +163,7 @@ def test_a_run_of_format_1_is_read_found_and_continued(tmp_path: Path, capsys: p
         old.best_policy  # noqa: B018
     sizes: dict[str, Any] = {"actor_hidden": (4,), "critic_hidden": (4,), "critics": 2, "capacity": 100}
     settings: dict[str, Any] = {"warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 4, "reuse": 2}
+    settings |= {"preset": "authors"}  # the default of that time
     run = smrl.train("redq", "Pendulum-v1", steps=60, fresh_batches=3, runs=tmp_path, **sizes, **settings)
     assert run.path == old.path, "found by its settings, whatever its folder is called"
     assert "continuing at step 40" in capsys.readouterr().err
@@ -171,7 +172,7 @@ def test_a_run_of_format_1_is_read_found_and_continued(tmp_path: Path, capsys: p
     assert saved is not None
     assert int(saved.arrays["['updates']"]) == 3 * 2 * 40
     assert int(saved.arrays["['batches']"]) == 3 * 40
-    assert json.loads(config.read_text())["format"] == 2
+    assert json.loads(config.read_text())["format"] == 3
     assert run.best_policy(np.zeros(3)).shape == (1,)
 
 

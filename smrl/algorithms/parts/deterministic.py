@@ -108,10 +108,10 @@ def pieces(config: Hyperparameters, spec: Spec, critics: int) -> Pieces:
     action_size = continuous_control(spec, type(config).__name__)
     return Pieces(
         spec,
-        DeterministicActor(config.actor_hidden, action_size),
+        DeterministicActor(config.actor_hidden, action_size, config.actor_start(), config.activation),
         ensemble(config.critic(), critics),
-        gradients.adam(config.rate("actor")),
-        gradients.adam(config.rate("critic")),
+        config.optimiser("actor"),
+        config.optimiser("critic"),
         config.tau,
         config.exploration_noise,
     )

@@ -1,9 +1,15 @@
 """Hyperparameters common to all actor-critics."""
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from smrl.nn.networks import Critic, Start, torch_default
+import optax
+
+from smrl.nn import gradients
+from smrl.nn.networks import Activation, Critic, Start, small_last, torch_default, xavier
 from smrl.validation import NonNegative, Positive, PositiveShare, ProperShare, Sizes, validate
+
+Trainable = Literal["actor", "critic", "temperature"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,14 +20,28 @@ class Hyperparameters:
     """Sizes of the actor's hidden layers."""
     critic_hidden: Sizes = (256, 256)
     """Sizes of each critic's hidden layers."""
+    activation: Activation = "relu"
+    """Nonlinearity between the layers of all networks."""
+    initialisation: Literal["torch", "small-last", "xavier"] = "torch"
+    """Initial weights: PyTorch's default; the same with critics that start near 0; or Xavier with zero biases."""
     learning_rate: Positive = 3e-4
-    """Learning rate of Adam, for every network without a learning rate of its own."""
+    """Learning rate of Adam, for every network whose rate is not set by a more specific flag."""
     actor_learning_rate: Positive | None = None
     """Learning rate of the actor; by default that of --learning-rate."""
     critic_learning_rate: Positive | None = None
     """Learning rate of the critics; by default that of --learning-rate."""
     learning_rate_factor: Positive = 1.0
     """Factor on all learning rates; 10 with --reuse 1 is SAC-LR of the paper."""
+    adam_beta1: ProperShare = 0.9
+    """Adam's decay rate of the mean of the gradients."""
+    adam_beta2: ProperShare = 0.999
+    """Adam's decay rate of the mean of the squared gradients."""
+    adam_epsilon: Positive = 1e-8
+    """Adam's constant in the denominator."""
+    weight_decay: NonNegative = 0.0
+    """Multiple of the parameters that is added to the gradients of actor and critics (L2 regularisation)."""
+    gradient_clip: Positive | None = None
+    """Largest norm of the gradient of the actor, and of all critics together; by default it is not clipped."""
     tau: PositiveShare = 0.005
     """Share of the network's weights in every soft update of its target network."""
     exploration_noise: NonNegative = 0.1
@@ -34,11 +54,27 @@ class Hyperparameters:
     def __post_init__(self) -> None:
         validate(self)
 
-    def rate(self, network: str) -> float:
-        """Learning rate of the actor, critic or temperature, with the factor."""
-        own = getattr(self, f"{network}_learning_rate")
-        return self.learning_rate_factor * (self.learning_rate if own is None else own)
+    def rate(self, network: Trainable) -> float:
+        """Learning rate of a network, with the factor."""
+        specific = getattr(self, f"{network}_learning_rate")
+        return self.learning_rate_factor * (self.learning_rate if specific is None else specific)
 
-    def critic(self, start: Start = torch_default, atoms: int | None = None) -> Critic:
+    def optimiser(self, network: Trainable) -> optax.GradientTransformation:
+        """Adam for a network; the temperature is neither decayed nor clipped."""
+        limits: dict[str, Any] = {"weight_decay": self.weight_decay, "gradient_clip": self.gradient_clip}
+        return gradients.adam(
+            self.rate(network),
+            self.adam_beta1,
+            self.adam_beta2,
+            self.adam_epsilon,
+            **{} if network == "temperature" else limits,
+        )
+
+    def actor_start(self, heads: int = 1) -> Start:
+        """Initialisation of an actor whose last layer has this many heads."""
+        return xavier(heads) if self.initialisation == "xavier" else torch_default
+
+    def critic(self, atoms: int | None = None) -> Critic:
         """A critic with these hyperparameters."""
-        return Critic(self.critic_hidden, atoms, start, self.layer_norm, self.dropout)
+        start = {"torch": torch_default, "small-last": small_last, "xavier": xavier()}[self.initialisation]
+        return Critic(self.critic_hidden, atoms, start, self.activation, self.layer_norm, self.dropout)

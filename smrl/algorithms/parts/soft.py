@@ -5,6 +5,7 @@ actor: min mean (α log π(ã|s) − Q(s, ã)),  ã ~ π(s)
 Q combines the critics: their minimum in SAC, their mean in TQC and REDQ.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -17,23 +18,41 @@ from smrl.algorithms.parts.acceptance import continuous_control
 from smrl.algorithms.parts.exploration import gaussian_noise
 from smrl.algorithms.parts.hyperparameters import Hyperparameters
 from smrl.algorithms.parts.regression import regress
+from smrl.errors import require
 from smrl.nn import gradients, targets
 from smrl.nn.gradients import Trained
-from smrl.nn.networks import Ensemble, GaussianActor, Start, ensemble, sample_tanh_gaussian, torch_default
+from smrl.nn.networks import Ensemble, GaussianActor, ensemble, sample_tanh_gaussian
 from smrl.types import Appraisal, Array, Key, Metrics, Params, Spec, Transition
-from smrl.validation import Positive
+from smrl.validation import NonNegative, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
 class SoftHyperparameters(Hyperparameters):
     """Hyperparameters of a soft actor-critic; the defaults are the paper's table."""
 
+    temperature: Positive | Literal["auto"] = "auto"
+    """Weight α of the entropy: a number, or auto to learn it, starting at 1."""
     temperature_learning_rate: Positive | None = None
     """Learning rate of the temperature; by default that of --learning-rate."""
+    temperature_loss: Literal["alpha", "log-alpha"] = "alpha"
+    """What the temperature's loss multiplies the missing entropy by: α, or log α."""
     target_entropy: float | None = None
     """Target entropy of the temperature; by default minus the number of action dimensions."""
+    log_std_min: float = -20.0
+    """Lower bound of the logarithm of the policy's standard deviation."""
+    log_std_max: float = 2.0
+    """Upper bound of the logarithm of the policy's standard deviation."""
+    log_prob_floor: NonNegative = 0.0
+    """Number ε in log(1 - a² + ε) of the policy's log-probability; 0 stands for the exact, stable form."""
     exploration: Literal["sample", "mean-plus-noise"] = "sample"
     """Actions while training: samples of the policy, or its mean plus Gaussian noise as in the authors' code."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self.log_std_min < self.log_std_max,
+            f"log_std_min must be below log_std_max, but {self.log_std_min:g} is not below {self.log_std_max:g}.",
+        )
 
 
 class State(NamedTuple):
@@ -56,28 +75,25 @@ class Pieces:
     actor_optimiser: optax.GradientTransformation
     critic_optimiser: optax.GradientTransformation
     temperature_optimiser: optax.GradientTransformation
-    tau: float
     target_entropy: float
-    exploration: Literal["sample", "mean-plus-noise"]
-    exploration_noise: float
-    log_prob_floor: float
+    config: SoftHyperparameters
 
     def init(self, key: Key) -> State:
-        """New networks; target networks start as exact copies, the temperature at 1."""
+        """New networks; target networks start as exact copies, the temperature at 1 unless it is fixed."""
         actor_key, critic_key = jax.random.split(key)
-        example = self.spec.example()
+        example, fixed = self.spec.example(), self.config.temperature
         critics = self.critics.init(critic_key, example.obs, example.action)
         return State(
             gradients.start(self.actor.init(actor_key, example.obs), self.actor_optimiser),
             gradients.start(critics, self.critic_optimiser),
-            gradients.start(jnp.zeros(()), self.temperature_optimiser),
+            gradients.start(jnp.full((), math.log(fixed) if fixed != "auto" else 0.0), self.temperature_optimiser),
             target_critics=critics,
         )
 
     def sample(self, actor: Params, obs: Array, key: Key) -> tuple[Array, Array]:
         """a ~ π(s) and log π(a|s)."""
         mean, log_std = self.actor.apply(actor, obs)
-        return sample_tanh_gaussian(mean, log_std, key, self.log_prob_floor)
+        return sample_tanh_gaussian(mean, log_std, key, self.config.log_prob_floor)
 
     def look_ahead(
         self, actor: Params, critics: Ensemble, target_critics: Params, next_obs: Array, key: Key
@@ -107,19 +123,20 @@ class Pieces:
 
         return gradients.descend(actor, loss, self.actor_optimiser)
 
-    def update_temperature(
-        self, log_alpha: Trained, entropy: Array, weight: Callable[[Array], Array] = jnp.exp
-    ) -> Trained:
-        """Minimise w(log α) (H(π) − H̄); w = exp is SAC's loss, the identity that of TQC and the original REDQ."""
+    def update_temperature(self, log_alpha: Trained, entropy: Array) -> Trained:
+        """Minimise w (H(π) − H̄) with w = α or log α, unless the temperature is fixed."""
+        if self.config.temperature != "auto":
+            return log_alpha
 
         def loss(log_alpha: Params) -> tuple[Array, Metrics]:
-            return weight(log_alpha) * (entropy - self.target_entropy), {}
+            weight = jnp.exp(log_alpha) if self.config.temperature_loss == "alpha" else log_alpha
+            return weight * (entropy - self.target_entropy), {}
 
         return gradients.descend(log_alpha, loss, self.temperature_optimiser)[0]
 
     def follow(self, target_critics: Params, critics: Trained) -> Params:
         """Soft update of the target critics."""
-        return targets.soft_update(target_critics, critics.params, self.tau)
+        return targets.soft_update(target_critics, critics.params, self.config.tau)
 
     def exploit(self, state: State, obs: Array) -> Array:
         """Greedy action: tanh of the mean."""
@@ -127,8 +144,8 @@ class Pieces:
 
     def explore(self, state: State, obs: Array, step: Array, key: Key) -> Array:
         """A sample of the policy, or its greedy action plus Gaussian noise."""
-        if self.exploration == "mean-plus-noise":
-            return gaussian_noise(self.exploit(state, obs), self.exploration_noise, key)
+        if self.config.exploration == "mean-plus-noise":
+            return gaussian_noise(self.exploit(state, obs), self.config.exploration_noise, key)
         return self.sample(state.actor.params, obs, key)[0]
 
     def appraise(self, state: State, obs: Array, key: Key) -> Appraisal:
@@ -147,25 +164,24 @@ def pieces(
     spec: Spec,
     critics: int,
     judge: Callable[[Array], Array],
-    *,
     atoms: int | None = None,
-    actor_start: Start = torch_default,
-    critic_start: Start = torch_default,
-    log_prob_floor: float = 0.0,
 ) -> Pieces:
     """Networks and optimisers for an environment, with this number of critics."""
     action_size = continuous_control(spec, type(config).__name__)
     return Pieces(
         spec,
-        GaussianActor(config.actor_hidden, action_size, actor_start),
-        ensemble(config.critic(critic_start, atoms), critics),
+        GaussianActor(
+            config.actor_hidden,
+            action_size,
+            config.actor_start(heads=2),
+            config.activation,
+            (config.log_std_min, config.log_std_max),
+        ),
+        ensemble(config.critic(atoms), critics),
         judge,
-        gradients.adam(config.rate("actor")),
-        gradients.adam(config.rate("critic")),
-        gradients.adam(config.rate("temperature")),
-        config.tau,
+        config.optimiser("actor"),
+        config.optimiser("critic"),
+        config.optimiser("temperature"),
         -float(action_size) if config.target_entropy is None else config.target_entropy,
-        config.exploration,
-        config.exploration_noise,
-        log_prob_floor,
+        config,
     )

@@ -1,0 +1,123 @@
+"""What the hyperparameters that all or several algorithms share do to their networks and updates."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from specs import vectors
+
+from smrl.algorithms import registry
+from smrl.errors import SmrlError
+from smrl.nn.networks import ACTIVATIONS
+from smrl.types import Algorithm, Tick, Transition
+
+SPEC = vectors(3, 2)
+SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,)}
+KEY = jax.random.key(0)
+
+
+def made(name: str, **hyper: Any) -> Algorithm[Any]:
+    entry = registry.find(name)
+    return entry.make(entry.config(**SMALL | hyper), SPEC)
+
+
+def batch() -> Transition:
+    rng = np.random.default_rng(0)
+    shapes = ((16, 3), (16, 2), (16,), (16,), (16, 3))
+    return Transition(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes))
+
+
+def updated(algorithm: Algorithm[Any], steps: int = 1) -> Any:
+    state = algorithm.init(KEY)
+    for step in range(1, steps + 1):
+        tick = Tick(jnp.int32(step), jnp.int32(0), 1, KEY)
+        state, _ = jax.jit(algorithm.update)(state, batch(), tick, jax.random.fold_in(KEY, step))
+    return state
+
+
+def flat(tree: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("name", ["ddpg", "darc", "sac"])
+def test_the_activation_is_that_of_actor_and_critics(name: str, activation: str) -> None:
+    """The same weights give other actions and other values."""
+    algorithm, usual = made(name, activation=activation), made(name)
+    state, obs = usual.init(KEY), batch().obs
+    for one, other in (
+        (algorithm.exploit(state, obs), usual.exploit(state, obs)),
+        (algorithm.appraise(state, obs, KEY).q, usual.appraise(state, obs, KEY).q),
+    ):
+        assert np.allclose(one, other) == (activation == "relu")
+
+
+@pytest.mark.parametrize("name", ["sac", "tqc", "redq"])
+def test_a_fixed_temperature_stays(name: str) -> None:
+    fixed, learned = updated(made(name, temperature=0.3), 3), updated(made(name), 3)
+    assert np.exp(fixed.log_alpha.params) == pytest.approx(0.3, rel=1e-6)
+    assert int(optax.tree.get(fixed.log_alpha.optimiser, "count")) == 0
+    assert int(optax.tree.get(learned.log_alpha.optimiser, "count")) == 3
+    assert float(learned.log_alpha.params) != 0
+    assert float(made(name, temperature=0.3).appraise(fixed, batch().obs, KEY).alpha) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("name", ["sac", "tqc", "redq"])
+def test_log_std_is_bounded(name: str) -> None:
+    """With nearly no spread a sample is the greedy action, and with much of it tanh is 1 or −1."""
+    obs = batch().obs
+    narrow, wide = made(name, log_std_min=-30, log_std_max=-20), made(name, log_std_min=5, log_std_max=6)
+    state = narrow.init(KEY)
+    np.testing.assert_allclose(narrow.explore(state, obs, 0, KEY), narrow.exploit(state, obs), atol=1e-6)
+    assert np.median(np.abs(wide.explore(state, obs, 0, KEY))) > 0.999
+    with pytest.raises(SmrlError, match="log_std_min must be below log_std_max, but 3 is not below 2"):
+        made(name, log_std_min=3)
+
+
+def test_sac_moves_its_targets_at_every_interval_th_learning_step() -> None:
+    algorithm = made("sac", target_interval=3)
+    start = flat(algorithm.init(KEY).target_critics)
+    assert np.array_equal(flat(updated(algorithm, 2).target_critics), start)
+    moved = updated(algorithm, 3)
+    np.testing.assert_allclose(
+        flat(moved.target_critics), 0.005 * flat(moved.critics.params) + 0.995 * start, rtol=1e-5, atol=1e-7
+    )
+    assert not np.array_equal(flat(updated(made("sac"), 1).target_critics), start)
+
+
+@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize(
+    "hyper",
+    [{"adam_beta1": 0.5}, {"adam_beta2": 0.9}, {"adam_epsilon": 0.1}, {"weight_decay": 0.1}, {"gradient_clip": 1e-6}],
+    ids=lambda hyper: next(iter(hyper)),
+)
+def test_adam_s_flags_reach_actor_and_critics(name: str, hyper: dict[str, float]) -> None:
+    """After two updates, since the first step of Adam is the same for all β."""
+    one, other = updated(made(name, **hyper), 2), updated(made(name), 2)
+    actor, critic = ("actors", "critics") if name == "darc" else ("actor", "critics")
+    changed = {part: not np.array_equal(flat(getattr(one, part)), flat(getattr(other, part))) for part in (critic,)}
+    if name != "td3" or hyper.keys() != {"adam_beta1"}:  # at its second learning step TD3's actor makes a first step
+        changed[actor] = not np.array_equal(flat(getattr(one, actor)), flat(getattr(other, actor)))
+    assert all(changed.values()), changed
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_xavier_has_no_biases(name: str) -> None:
+    state = made(name, initialisation="xavier").init(KEY)
+    for part in ("actors" if name == "darc" else "actor", "critics"):
+        named = jax.tree_util.tree_leaves_with_path(getattr(state, part).params)
+        biases = [leaf for path, leaf in named if "bias" in str(path)]
+        assert biases
+        assert not any(np.any(bias) for bias in biases)
+
+
+def test_tqc_s_huber_parameter() -> None:
+    """Where it is as small as this, every error is beyond it and the loss shrinks with it."""
+    metrics = [made("tqc", huber=huber) for huber in (1e-3, 2e-3)]
+    state = metrics[0].init(KEY)
+    tick = Tick(jnp.int32(1), jnp.int32(0), 1, KEY)
+    small, large = (float(one.update(state, batch(), tick, KEY)[1]["critic_loss"]) for one in metrics)
+    assert large / small == pytest.approx(2, rel=0.05)

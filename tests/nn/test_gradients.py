@@ -1,0 +1,86 @@
+"""Adam in float32 against float64, and the limits on gradients and weights."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+import optax
+import pytest
+
+from smrl.nn import gradients
+
+Floats = npt.NDArray[np.float64]
+
+
+def in_float64(
+    values: Floats,
+    slopes: Floats,
+    betas: tuple[float, float] = (0.9, 0.999),
+    epsilon: float = 1e-8,
+    alter: Callable[[Floats, Floats], Floats] = lambda gradient, _: gradient,
+) -> Floats:
+    """θ after one step of Adam with rate 1e-3 for each row of gradients, changed by ``alter(gradient, θ)``."""
+    m, v = np.zeros_like(values), np.zeros_like(values)
+    for count, row in enumerate(slopes, start=1):
+        gradient = alter(row, values)
+        m, v = betas[0] * m + (1 - betas[0]) * gradient, betas[1] * v + (1 - betas[1]) * gradient**2
+        m_hat, v_hat = m / (1 - betas[0] ** count), v / (1 - betas[1] ** count)
+        values = values - 1e-3 * m_hat / (np.sqrt(v_hat) + epsilon)
+    return values
+
+
+def in_float32(optimiser: optax.GradientTransformation, values: Floats, slopes: Floats) -> Floats:
+    params = jnp.asarray(values, jnp.float32)
+    state = optimiser.init(params)
+
+    @jax.jit
+    def step(params: jax.Array, state: optax.OptState, slope: jax.Array) -> tuple[jax.Array, optax.OptState]:
+        change, state = optimiser.update(slope, state, params)
+        return params + change, state
+
+    for row in slopes:
+        params, state = step(params, state, jnp.asarray(row, jnp.float32))
+    return np.asarray(params, np.float64)
+
+
+VALUES = np.linspace(-1, 1, 200)
+SLOPES = np.random.default_rng(0).normal(size=(60, 200))
+
+
+def test_sixty_steps_of_adam_are_exact_to_a_millionth() -> None:
+    """optax's own, whose 1 − 0.999ⁿ is off by 1.3e-5, is not."""
+    expected = in_float64(VALUES, SLOPES)
+    moved = np.abs(expected - VALUES).max()
+    assert np.abs(in_float32(gradients.adam(1e-3), VALUES, SLOPES) - expected).max() < 1e-6
+    first = in_float64(VALUES * 0, SLOPES[:1])
+    ours, theirs = (in_float32(rule, VALUES * 0, SLOPES[:1]) for rule in (gradients.adam(1e-3), optax.adam(1e-3)))
+    assert np.abs(ours / first - 1).max() < 5e-7
+    assert np.abs(theirs / first - 1).max() > 3e-6
+    assert moved > 1e-3
+
+
+def test_other_betas_and_epsilon() -> None:
+    expected = in_float64(VALUES, SLOPES, (0.0, 0.9), 0.1)
+    actual = in_float32(gradients.adam(1e-3, 0.0, 0.9, 0.1), VALUES, SLOPES)
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+def test_weight_decay_is_added_to_the_gradient() -> None:
+    expected = in_float64(VALUES, SLOPES, alter=lambda gradient, values: gradient + 0.7 * values)
+    np.testing.assert_allclose(in_float32(gradients.adam(1e-3, weight_decay=0.7), VALUES, SLOPES), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("limit", [0.5, 1e3])
+def test_clipping_bounds_the_norm_before_the_decay(limit: float) -> None:
+    """The gradients have a norm of about 14."""
+
+    def alter(gradient: Floats, values: Floats) -> Floats:
+        norm = np.linalg.norm(gradient)
+        return np.asarray(gradient * min(1, limit / norm) + 0.01 * values)
+
+    slopes = SLOPES * np.linspace(1, 5, 60)[:, None]  # so that bounded gradients differ from scaled ones
+    expected = in_float64(VALUES, slopes, alter=alter)
+    rule = gradients.adam(1e-3, weight_decay=0.01, gradient_clip=limit)
+    np.testing.assert_allclose(in_float32(rule, VALUES, slopes), expected, atol=1e-6)

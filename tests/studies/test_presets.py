@@ -1,0 +1,119 @@
+"""What the three presets mean for each algorithm, and the paper's studies."""
+
+from typing import Any
+
+import pytest
+
+from smrl.algorithms import registry
+from smrl.runs import identity
+from smrl.studies.presets import PRESETS, resolve
+from smrl.studies.sweep import sweep
+
+NAMES = ("ddpg", "td3", "sac", "darc", "tqc", "redq")
+
+
+def differences(algorithm: str, env: str, preset: str) -> dict[str, Any]:
+    """The settings of a preset that are not those of the paper."""
+    paper, other = (identity.flat(resolve(algorithm, env, name).to_json()) for name in ("paper", preset))
+    return {name: value for name, value in other.items() if value != paper[name]}
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors", "original"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_three_presets_are_for_all_algorithms(name: str, preset: str) -> None:
+    reuse = {"original": "1"}.get(preset, "5" if name == "redq" else "10")
+    assert resolve(name, "Hopper-v4", preset).reuse == reuse
+
+
+AUTHORS = {
+    "ddpg": {},
+    "td3": {},
+    "sac": {"exploration": "mean-plus-noise"},
+    "darc": {
+        "actor_hidden": [256, 256],
+        "critic_hidden": [256, 256],
+        "learning_rate": 3e-4,
+        "acting": "own-critic",
+    },
+    "tqc": {},
+    "redq": {"exploration": "mean-plus-noise", "initialisation": "small-last", "critic_loss": "mean"},
+}
+ORIGINAL = {
+    "ddpg": {"warmup": 25_000, "eval_every": 5_000},
+    "td3": {"warmup": 25_000, "eval_every": 5_000},
+    "sac": {"initialisation": "xavier", "adam_epsilon": 1e-7, "warmup": 10_000, "eval_episodes": 1},
+    "darc": {"acting": "own-critic", "batch_size": 100, "warmup": 10_000, "eval_every": 5_000},
+    "tqc": {},
+    "redq": {
+        "initialisation": "xavier",
+        "log_prob_floor": 1e-6,
+        "temperature_loss": "log-alpha",
+        "first_temperature": 0.2,
+        "order": "together",
+        "eval_episodes": 1,
+    },
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_authors_and_original_differ_from_the_paper_as_published(name: str) -> None:
+    assert differences(name, "Hopper-v4", "authors") == AUTHORS[name]
+    assert differences(name, "Hopper-v4", "original") == ORIGINAL[name] | {"reuse": "1"}
+
+
+def test_the_paper_is_its_pseudo_code() -> None:
+    assert resolve("darc", "Hopper-v4").hyper.acting == "best-of-four"
+    assert resolve("sac", "Hopper-v4").hyper.exploration == "sample"
+    redq = resolve("redq", "Hopper-v4").hyper
+    assert (redq.exploration, redq.initialisation, redq.critic_loss) == ("sample", "torch", "sum")
+    assert resolve("tqc", "Hopper-v4").hyper.order == "critics-first"
+
+
+@pytest.mark.parametrize(
+    ("env", "paper", "authors"),
+    [
+        ("Hopper-v4", 0.15, 0.15),
+        ("Ant-v4", 0.25, 0.25),
+        ("Walker2d-v4", 0.1, 0.1),
+        ("HalfCheetah-v4", 0.1, 0.1),
+        ("HopperMuJoCoEnv-v0", 0.15, 0.15),
+        ("AntMuJoCoEnv-v0", 0.2, 0.25),
+        ("Walker2DMuJoCoEnv-v0", 0.15, 0.1),
+        ("HalfCheetahMuJoCoEnv-v0", 0.1, 0.1),
+    ],
+)
+def test_nu(env: str, paper: float, authors: float) -> None:
+    """The authors' runner looks for the robot's name in that of the environment."""
+    assert [resolve("darc", env, preset).hyper.nu for preset in ("paper", "authors")] == [paper, authors]
+
+
+def test_target_entropies_of_redq() -> None:
+    expected = {"Hopper": -1, "HalfCheetah": -3, "Walker2d": -3, "Ant": -4, "Humanoid": -2}
+    assert {robot: resolve("redq", f"{robot}-v4").hyper.target_entropy for robot in expected} == expected
+
+
+def test_rows_that_the_paper_does_not_print_are_marked() -> None:
+    marked = [row for row in PRESETS["paper"].rows if row.from_code]
+    assert {name for row in marked for name in row.settings} == {"action_repeat", "nu", "dropped", "target_entropy"}
+    printed = [row for row in PRESETS["paper"].rows if not row.from_code]
+    assert not any({"action_repeat", "target_entropy"} & row.settings.keys() for row in printed)
+    assert not any("Env-v0" in row.tasks for row in printed if row.settings.keys() != {"steps"})
+
+
+def test_a_preset_that_names_a_figure_has_the_paper_s_six_seeds() -> None:
+    assert {name for name, preset in PRESETS.items() if preset.seeds == 6} == {"lr", "utd"}
+    assert {one.seed for one in sweep("sac", "Hopper-v4", preset=["paper", "lr"])} == set(range(6))
+    assert {one.seed for one in sweep("sac", "Hopper-v4", preset="lr", seeds=2)} == {0, 1}
+    assert {one.seed for one in sweep("sac", "Hopper-v4")} == {0, 1, 2}
+
+
+def test_the_study_of_utd_is_as_long_as_the_paper_s() -> None:
+    assert resolve("sac", "dmc/cheetah-run", "utd").steps == 1_000_000
+    assert resolve("sac", "dmc/cheetah-run").steps == 500_000
+    assert resolve("sac", "Hopper-v4", "utd").steps == 300_000
+
+
+def test_the_papers_ant_is_padded() -> None:
+    assert all(resolve(name, "Ant-v4", "ant-v2").pad_observations == 84 for name in registry.names() if name in NAMES)
+    assert resolve("sac", "Ant-v4").pad_observations is None
+    assert resolve("sac", "Ant-v5", "ant-v2").pad_observations is None

@@ -1,6 +1,10 @@
 """Specs of the tests."""
 
+from smrl.algorithms import registry
 from smrl.types import ArraySpec, Continuous, Spec
+
+DISCRETE = ("dqn",)
+CONTINUOUS = [name for name in registry.names() if name not in DISCRETE]
 
 
 def vectors(obs: int, actions: int) -> Spec:

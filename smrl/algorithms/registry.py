@@ -60,6 +60,7 @@ _BUILT_IN = {
     "darc": "double actors regularised critics",
     "tqc": "truncated quantile critics",
     "redq": "randomised ensembled double Q-learning",
+    "dqn": "deep Q-network, for discrete actions",
 }
 _entries = {name: Entry(name, title, f"smrl.algorithms.{name}:{name}") for name, title in _BUILT_IN.items()}
 

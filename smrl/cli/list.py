@@ -78,10 +78,10 @@ def _preset_rows() -> list[tuple[str, str, str, str]]:
     lines = []
     for name in presets.names():
         rows = presets.find(name).rows
-        for source, is_code in (("", False), (" (from code)", True)):
-            for algorithms, tasks, settings in merged(row for row in rows if row.from_code == is_code):
+        for source in dict.fromkeys(row.source for row in rows):
+            for algorithms, tasks, settings in merged(row for row in rows if row.source == source):
                 values = ", ".join(f"{setting} {_written(value)}" for setting, value in settings.items())
-                lines.append((name, algorithms, tasks, f"{values or 'as in the paper'}{source}"))
+                lines.append((name, algorithms, tasks, f"{values or 'as in the paper'}{source and f' ({source})'}"))
     return lines
 
 

@@ -13,17 +13,18 @@ from smrl.training.interruption import Interrupted
 COMMANDS = {  # each is the module of its name in this package, with a function run(words)
     "train": "train an algorithm, or continue its run",
     "compare": "train with several settings and seeds: a table and a picture",
+    "batch-fit": "measure how well M updates on one batch fit it",
     "evaluate": "measure the return of a trained policy",
     "play": "watch a trained policy in a window or as a video",
     "inspect": "tell what a run is, and whether its files are whole",
     "repair": "make a damaged run usable again",
-    "list": "show algorithms, presets and environments",
+    "list": "show algorithms, presets, environments and task lists",
     "check-env": "tell whether an environment is fit for training",
     "tabular": "Q-learning and Q-SMR on CliffWalking and mazes",
     "theory": "measure the paper's theorems on small problems",
 }
 
-TYPED = ("train", "compare", "check-env")  # commands in which module:name means a module that the user knows
+TYPED = ("train", "compare", "batch-fit", "check-env")  # commands in which module:name is a module that the user knows
 
 HELP = f"""\
 usage: smrl COMMAND …

@@ -2,7 +2,8 @@
 
 Format 3: settings, spec, env_source, threads, backend, cpu, versions, machine, git_commit, and a checksum of what
 the numbers of the run depend on (settings, spec, threads); files from before it was added have none.
-Format 2: REDQ has one setting, its flavour, for what are several now, and TQC had one order of its steps.
+Format 2: the flags of Adam, of networks and of the temperature did not exist, nor TQC's order of steps; REDQ had one
+setting, its flavour, for what are several now.
 Format 1: experiment in place of settings, sizes in place of a spec, and no number that says so.
 """
 
@@ -17,9 +18,24 @@ from smrl.errors import SmrlError, require
 FORMAT = 3
 CONFIG = "config.json"
 
+_COMMON = {  # what the algorithms of format 2 did before they had settings for it
+    **{"activation": "relu", "initialisation": "torch", "weight_decay": 0.0, "gradient_clip": None},
+    **{"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8},
+}
+_SOFT = _COMMON | {
+    **{"temperature": "auto", "temperature_loss": "alpha", "log_prob_floor": 0.0},
+    **{"log_std_min": -20.0, "log_std_max": 2.0},
+}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("ddpg", "td3", "darc"), _COMMON),
+    "sac": _SOFT | {"target_interval": 1},
+    "tqc": _SOFT | {"temperature_loss": "log-alpha", "huber": 1.0, "order": "together"},
+    "redq": _SOFT | {"order": "critics-first", "first_temperature": None},
+}
 _FLAVOURS: dict[str, dict[str, Any]] = {
     "authors": {"initialisation": "small-last", "critic_loss": "mean"},
     "original": {
+        "critic_loss": "sum",
         "initialisation": "xavier",
         "log_prob_floor": 1e-6,
         "temperature_loss": "log-alpha",
@@ -112,12 +128,11 @@ def _from_format_1(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_format_2(config: dict[str, Any]) -> dict[str, Any]:
-    hyper = dict(config["settings"]["hyper"])
-    if config["settings"]["algorithm"] == "tqc":
-        hyper["order"] = "together"
+    settings = {"reward_scale": 1.0} | config["settings"]
+    hyper = _DEFAULTS.get(settings["algorithm"], {}) | settings["hyper"]
     if flavour := hyper.pop("flavour", None):
         hyper |= _FLAVOURS[flavour]
-    config = config | {"format": FORMAT, "settings": config["settings"] | {"hyper": hyper}}
+    config = config | {"format": FORMAT, "settings": settings | {"hyper": hyper}}
     return config | ({"checksum": checksum(config)} if "checksum" in config else {})
 
 

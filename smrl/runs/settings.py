@@ -10,7 +10,7 @@ from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
 from smrl.runs import identity
 from smrl.smr.rules import Schedule, rule_of
-from smrl.validation import Count, Index, Positive, Seed, Share, validate
+from smrl.validation import Count, Index, Positive, Seed, Share, convert, validate
 
 Hyper = TypeVar("Hyper")
 
@@ -122,6 +122,8 @@ def make_settings(algorithm: str, env: str, **values: Any) -> Settings[Any]:
     hyper = config(**{name: value for name, value in values.items() if name in hyper_names})
     validate(hyper)
     rest = {name: value for name, value in values.items() if name not in hyper_names}
+    if hasattr(hyper, "for_steps"):
+        hyper = hyper.for_steps(convert("steps", rest.get("steps", known["steps"]), Count))
     return Settings(algorithm=algorithm, env=env, hyper=hyper, **rest)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from smrl import plugins
 from smrl.errors import SmrlError, nearest
@@ -21,8 +21,8 @@ class Row:
     algorithm: str
     settings: dict[str, Any]
     tasks: str = "*"
-    from_code: bool = False
-    """Whether the settings are not printed in the paper but taken from published code."""
+    source: Literal["", "from code", "ours"] = ""
+    """Where settings of the preset ``paper`` come from that the paper does not print."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,16 @@ GYM, BULLET = "{}-v*", "{}*Env-v0"  # ids of the robots in Gym MuJoCo and PyBull
 def _by_robot(algorithm: str, setting: str, is_printed: bool = True, **values: float) -> Iterator[Row]:
     """One row for each robot in Gym MuJoCo and one in PyBullet, whose values the paper never prints."""
     for robot, value in values.items():
-        yield Row(algorithm, {setting: value}, GYM.format(robot), from_code=not is_printed)
-        yield Row(algorithm, {setting: value}, BULLET.format(robot.replace("2d", "2D")), from_code=True)
+        yield Row(algorithm, {setting: value}, GYM.format(robot), "" if is_printed else "from code")
+        yield Row(algorithm, {setting: value}, BULLET.format(robot.replace("2d", "2D")), "from code")
 
 
+ATARI = ("*NoFrameskip-v4", "ALE/*-v5")
+SMALL_DQN = {  # for tasks that take minutes
+    **{"steps": 8_000, "warmup": 500, "eval_every": 500, "batch_size": 64},
+    **{"learning_rate": 5e-4, "hidden": (128, 128), "learn_every": 1, "target_every": 100},
+    **{"epsilon": 0.05, "epsilon_steps": 2_000},
+}
 ORIGINAL_REDQ = {
     "initialisation": "xavier",
     "log_prob_floor": 1e-6,
@@ -59,19 +65,28 @@ PRESETS: dict[str, Preset] = {
         (
             Row("*", {"reuse": 10}),
             Row("*", {"steps": 500_000}, "dm[c_]*/*"),
-            Row("*", {"action_repeat": 4}, "dm[c_]*/*", from_code=True),
+            Row("*", {"action_repeat": 4}, "dm[c_]*/*", "from code"),
             *(
-                Row("*", {"action_repeat": 2}, f"dm[c_]*/{domain}*", from_code=True)
+                Row("*", {"action_repeat": 2}, f"dm[c_]*/{domain}*", "from code")
                 for domain in ("walker", "humanoid", "dog", "finger")
             ),
             Row("*", {"steps": 500_000}, "*MuJoCoEnv-v0"),
             *_by_robot("darc", "nu", Hopper=0.15, HalfCheetah=0.1, Walker2d=0.1, Ant=0.25),
-            Row("darc", {"nu": 0.15}, "Walker2D*Env-v0", from_code=True),
-            Row("darc", {"nu": 0.2}, "Ant*Env-v0", from_code=True),
+            Row("darc", {"nu": 0.15}, "Walker2D*Env-v0", "from code"),
+            Row("darc", {"nu": 0.2}, "Ant*Env-v0", "from code"),
             Row("tqc", {"warmup": 256, "warmup_actions": "policy"}),
             *_by_robot("tqc", "dropped", Hopper=5, HalfCheetah=0, Walker2d=2, Ant=2),
             Row("redq", {"reuse": 5, "fresh_batches": 20}),
             *_by_robot("redq", "target_entropy", False, Hopper=-1, HalfCheetah=-3, Walker2d=-3, Ant=-4, Humanoid=-2),
+            Row("dqn", {"eval_every": 5_000}),
+            Row("dqn", {"batch_size": 32, "warmup": 10_000, "warmup_actions": "policy"}, source="from code"),
+            *(Row("dqn", {"steps": 4_000_000, "reuse": 2}, tasks) for tasks in ATARI),
+            *(Row("dqn", {"capacity": 10_000}, tasks, "from code") for tasks in ATARI),
+            *(Row("dqn", {"steps": 500_000, "reuse": 10}, tasks) for tasks in ("PongNoFrameskip-v4", "ALE/Pong-v5")),
+            *(Row("dqn", SMALL_DQN, tasks, "ours") for tasks in ("CartPole-v*", "Acrobot-v*", "MountainCar-v*")),
+            Row("dqn", SMALL_DQN | {"steps": 50_000, "epsilon_steps": 10_000}, "LunarLander-v*", "ours"),
+            Row("dqn", SMALL_DQN | {"hidden": (64,), "batch_size": 32, "eval_episodes": 20}, "*Catch-v0", "ours"),
+            Row("dqn", {"filters": (16, 16), "kernels": (3, 3), "strides": (1, 1)}, "*Catch-v0", "ours"),
         ),
     ),
     "authors": Preset(

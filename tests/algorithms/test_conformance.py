@@ -19,9 +19,14 @@ from smrl.smr.rules import rule_of
 from smrl.types import Algorithm, ArraySpec, Continuous, Discrete, Spec, Tick, Transition
 
 SPEC = vectors(5, 2)
+SPECS = {"dqn": Spec(ArraySpec((5,)), Discrete(3))}  # of the others: vectors in, vectors out
 BATCH = 16
 SMALL: dict[str, Any] = {"actor_hidden": (32, 32), "critic_hidden": (32, 32)}
-FEW: dict[str, Any] = {"tqc": {"critics": 2, "atoms": 5}, "redq": {"critics": 3}}
+SIZES: dict[str, Any] = {  # of the others: the small ones
+    "tqc": SMALL | {"critics": 2, "atoms": 5},
+    "redq": SMALL | {"critics": 3},
+    "dqn": {"hidden": (32, 32), "learning_rate": 3e-4, "learn_every": 1, "target_every": 2, "epsilon_steps": 10},
+}
 
 FRESH_BATCHES = {"redq": 3}  # one where it is not said
 
@@ -33,9 +38,10 @@ OPTIMISER_STEPS: dict[str, dict[str, tuple[int, int]]] = {
     "darc": {"actors": (1, 1), "critics": (1, 1)},
     "tqc": {"actor": (1, 1), "critics": (1, 1), "log_alpha": (1, 1)},
     "redq": {"actor": (1, 1), "critics": (3, 3), "log_alpha": (1, 1)},
+    "dqn": {"critics": (1, 1)},
 }
 # name → whether the target networks move at an odd and at an even environment step
-TARGETS_MOVE = dict.fromkeys(registry.names(), (True, True)) | {"td3": (False, True)}
+TARGETS_MOVE = dict.fromkeys(registry.names(), (True, True)) | dict.fromkeys(("td3", "dqn"), (False, True))
 
 every_algorithm = pytest.mark.parametrize("name", registry.names())
 
@@ -43,7 +49,11 @@ every_algorithm = pytest.mark.parametrize("name", registry.names())
 @functools.cache
 def make(name: str) -> Algorithm[Any]:
     entry = registry.find(name)
-    return entry.make(entry.config(**SMALL, **FEW.get(name, {})), SPEC)
+    return entry.make(entry.config(**SIZES.get(name, SMALL)), spec_of(name))
+
+
+def spec_of(name: str) -> Spec:
+    return SPECS.get(name, SPEC)
 
 
 @functools.cache
@@ -84,14 +94,15 @@ def start(name: str, seed: int = 0) -> Any:
     return initial(name)(jax.random.key(seed))
 
 
-def batches(count: int, seed: int = 0) -> Transition:
-    draw = np.random.default_rng(seed)
+def batches(name: str, seed: int = 0) -> Transition:
+    draw, count, action = np.random.default_rng(seed), rounds(name), spec_of(name).action
 
     def normal(*shape: int) -> Any:
         return draw.standard_normal((count, BATCH, *shape), np.float32)
 
     discount: Any = np.where(draw.random((count, BATCH)) < 0.2, 0, 0.99).astype(np.float32)
-    return Transition(normal(5), np.tanh(normal(2)), normal(), discount, normal(5))
+    actions = action.random(draw, count * BATCH).reshape(count, BATCH, *action.array.shape)
+    return Transition(normal(5), actions, normal(), discount, normal(5))
 
 
 def manual(name: str, state: Any, data: Transition, step: int, key: Any, times: int) -> tuple[Any, dict[str, Any]]:
@@ -103,6 +114,7 @@ def manual(name: str, state: Any, data: Transition, step: int, key: Any, times: 
         for m in range(times):
             state, report = update(name)(state, batch, step, index, batch_key, jax.random.fold_in(update_key, m))
             reports.append(report)
+    state = make(name).settle(state, Tick(jnp.asarray(step), jnp.asarray(rounds(name)), rounds(name), key))
     means = {name: np.array([report[name] for report in reports]) for name in reports[0]}
     return state, {name: np.mean(v[~np.isnan(v)]) if not np.isnan(v).all() else np.nan for name, v in means.items()}
 
@@ -118,7 +130,7 @@ def differs(left: Any, right: Any) -> bool:
 @every_algorithm
 @pytest.mark.parametrize("times", [1, 4])  # 1 is the base algorithm: one call of its update per round
 def test_reuse_equals_manual_updates(name: str, times: int) -> None:
-    key, data = jax.random.key(7), batches(rounds(name))
+    key, data = jax.random.key(7), batches(name)
     state, expected = start(name), start(name)
     for step in (1, 2, 3):
         state, report = learn(name, times)(state, data, step, key)
@@ -138,7 +150,7 @@ def test_targets_start_as_copies(name: str) -> None:
 
 @every_algorithm
 def test_same_seed_same_result_and_other_seed_another(name: str) -> None:
-    data = batches(rounds(name))
+    data = batches(name)
     first, second, third = (learn(name, 4)(start(name, seed), data, 2, jax.random.key(seed))[0] for seed in (0, 0, 1))
     assert not differs(first, second)
     assert differs(first, third)
@@ -148,7 +160,7 @@ def test_same_seed_same_result_and_other_seed_another(name: str) -> None:
 def test_shapes_and_dtypes_are_stable(name: str) -> None:
     state = start(name)
     before = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state)
-    state, _ = learn(name, 4)(state, batches(rounds(name)), 1, jax.random.key(0))
+    state, _ = learn(name, 4)(state, batches(name), 1, jax.random.key(0))
     assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == before
     assert {leaf.dtype.name for leaf in jax.tree.leaves(state)} <= {"float32", "int32"}
 
@@ -156,11 +168,11 @@ def test_shapes_and_dtypes_are_stable(name: str) -> None:
 @every_algorithm
 def test_compiles_once(name: str) -> None:
     state, compilations = start(name), list[str]()
-    state, _ = learn(name, "3:2,1")(state, batches(rounds(name)), 1, jax.random.key(0))
+    state, _ = learn(name, "3:2,1")(state, batches(name), 1, jax.random.key(0))
     jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: compilations.append(event))
     try:
         for step in (2, 3, 4):  # across a change of the schedule
-            state, _ = learn(name, "3:2,1")(state, batches(rounds(name), seed=step), step, jax.random.key(step))
+            state, _ = learn(name, "3:2,1")(state, batches(name, seed=step), step, jax.random.key(step))
     finally:
         jax.monitoring.clear_event_listeners()
     assert not [event for event in compilations if "backend_compile" in event]
@@ -170,7 +182,7 @@ def test_compiles_once(name: str) -> None:
 @pytest.mark.parametrize("step", [1, 2])
 def test_counts_of_updates(name: str, step: int) -> None:
     times, before = 4, start(name)
-    after, _ = learn(name, times)(start(name), batches(rounds(name)), step, jax.random.key(0))
+    after, _ = learn(name, times)(start(name), batches(name), step, jax.random.key(0))
     for part, steps in OPTIMISER_STEPS[name].items():
         counts = optax.tree.get(getattr(after, part).optimiser, "count")
         assert (counts == times * steps[(step + 1) % 2]).all(), part
@@ -185,7 +197,7 @@ def test_an_appraisal_is_of_the_policy_by_all_critics(name: str) -> None:
     algorithm, state = make(name), start(name)
     obs = np.random.default_rng(0).standard_normal((64, SPEC.obs.shape[0]), np.float32)
     one, same, other = (algorithm.appraise(state, obs, jax.random.key(seed)) for seed in (0, 0, 1))
-    assert one.action.shape == (64, SPEC.action.array.shape[0])
+    assert one.action.shape == (64, *spec_of(name).action.array.shape)
     assert one.q.shape == one.log_prob.shape == (64,)
     assert one.alpha.shape == ()
     assert not differs(one, same)
@@ -201,9 +213,13 @@ def test_actions_are_bounded_and_exploration_explores(name: str) -> None:
     obs = 100 * np.random.default_rng(0).standard_normal((64, SPEC.obs.shape[0]), np.float32)
     greedy = algorithm.exploit(state, obs)
     explored = [algorithm.explore(state, obs, jnp.asarray(1), jax.random.key(seed)) for seed in (0, 0, 1)]
+    action = spec_of(name).action
     for actions in (greedy, *explored):
-        assert actions.shape == (64, SPEC.action.array.shape[0])
-        assert np.abs(actions).max() <= 1
+        assert (actions.shape[1:], actions.dtype) == (action.array.shape, action.array.dtype)
+        if isinstance(action, Discrete):
+            assert set(np.unique(actions)) <= set(range(action.count))
+        else:
+            assert np.abs(actions).max() <= 1
     assert not differs(explored[0], explored[1])
     assert differs(explored[0], explored[2])
     assert differs(explored[0], greedy)
@@ -211,7 +227,7 @@ def test_actions_are_bounded_and_exploration_explores(name: str) -> None:
 
 @every_algorithm
 def test_save_and_load_round_trip(name: str) -> None:
-    state, _ = learn(name, 4)(start(name), batches(rounds(name)), 2, jax.random.key(0))
+    state, _ = learn(name, 4)(start(name), batches(name), 2, jax.random.key(0))
     template = jax.eval_shape(make(name).init, jax.random.key(0))
     assert not differs(from_arrays(template, to_arrays(state)), state)
 
@@ -222,11 +238,12 @@ def test_the_table_is_complete() -> None:
 
 @every_algorithm
 def test_metrics_are_the_same_everywhere(name: str) -> None:
-    """Losses and Q for all, entropy and temperature for the soft ones; NaN only where a step has no actor update."""
+    """Losses and Q for all, entropy and temperature for the soft; NaN only where a step has no update of the actor."""
     state = start(name)
-    expected = {"critic_loss", "q", "actor_loss"} | ({"entropy", "alpha"} if hasattr(state, "log_alpha") else set())
+    expected = {"critic_loss", "q"} | ({"entropy", "alpha"} if hasattr(state, "log_alpha") else set())
+    expected |= {"actor_loss"} if "actor" in "".join(state._fields) else set()
     for step in (1, 2):
-        state, report = learn(name, 4)(state, batches(rounds(name)), step, jax.random.key(0))
+        state, report = learn(name, 4)(state, batches(name), step, jax.random.key(0))
         missing = {"actor_loss"} if name == "td3" and step == 1 else set()
         assert report.keys() == expected
         assert {metric for metric, value in report.items() if np.isnan(value)} == missing
@@ -235,7 +252,7 @@ def test_metrics_are_the_same_everywhere(name: str) -> None:
 @every_algorithm
 def test_the_td_error_is_the_distance_to_the_target(name: str) -> None:
     """Critics that learn one batch towards slow targets bring it down, and scoring a batch changes nothing."""
-    algorithm, state, data = make(name), start(name), batches(rounds(name))
+    algorithm, state, data = make(name), start(name), batches(name)
     batch = jax.tree.map(lambda field: field[0], data)
     score = jax.jit(algorithm.td_error)
     before = score(state, batch, jax.random.key(3))
@@ -252,7 +269,7 @@ def test_the_td_error_is_the_distance_to_the_target(name: str) -> None:
 def test_the_td_error_is_that_of_the_critics_loss(name: str) -> None:
     """Σ_i mean (Q_i − y)² from the TD error's target is the loss that an update reports."""
     algorithm, state = make(name), start(name)
-    batch, key = jax.tree.map(lambda field: field[0], batches(1)), jax.random.key(5)
+    batch, key = jax.tree.map(lambda field: field[0], batches(name)), jax.random.key(5)
     target_key = {"ddpg": key, "sac": jax.random.split(key, 3)[0]}[name]
     config = registry.find(name).config(**SMALL)
     q = Ensemble(config.critic(), len(state.critics.params), stacked=False)(
@@ -266,6 +283,9 @@ def test_the_td_error_is_that_of_the_critics_loss(name: str) -> None:
 @every_algorithm
 def test_what_an_algorithm_does_not_accept_is_one_sentence(name: str) -> None:
     entry = registry.find(name)
-    for spec in (Spec(ArraySpec((4,)), Discrete(2)), Spec(ArraySpec((84, 84, 3), "uint8"), Continuous(2))):
+    specs = [Spec(ArraySpec((4,)), Discrete(2)), Spec(ArraySpec((84, 84, 3), "uint8"), Continuous(2))]
+    if isinstance(spec_of(name).action, Discrete):
+        specs = [SPEC, Spec(ArraySpec((4, 4), "uint8"), Discrete(2))]
+    for spec in specs:
         with pytest.raises(SmrlError, match=rf"^{name.upper()} needs .*, but this environment .*\.$"):
             entry.make(entry.config(), spec)

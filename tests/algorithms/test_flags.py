@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from specs import vectors
+from specs import CONTINUOUS, vectors
 
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
@@ -88,7 +88,7 @@ def test_sac_moves_its_targets_at_every_interval_th_learning_step() -> None:
     assert not np.array_equal(flat(updated(made("sac"), 1).target_critics), start)
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", CONTINUOUS)
 @pytest.mark.parametrize(
     "hyper",
     [{"adam_beta1": 0.5}, {"adam_beta2": 0.9}, {"adam_epsilon": 0.1}, {"weight_decay": 0.1}, {"gradient_clip": 1e-6}],
@@ -104,7 +104,7 @@ def test_adam_s_flags_reach_actor_and_critics(name: str, hyper: dict[str, float]
     assert all(changed.values()), changed
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", CONTINUOUS)
 def test_xavier_has_no_biases(name: str) -> None:
     state = made(name, initialisation="xavier").init(KEY)
     for part in ("actors" if name == "darc" else "actor", "critics"):

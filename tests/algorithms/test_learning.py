@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from specs import CONTINUOUS
 
 import smrl
-from smrl.algorithms import registry
 
 SOLVED, HOPELESS = -300, -500  # a random policy returns about -1,200; the best possible is about -150
 SEEDS = (0, 1, 2)
@@ -29,14 +29,14 @@ def returns(algorithm: str, reuse: int, seed: int, runs: Path, **networks: Any) 
 
 @pytest.mark.parametrize(
     "algorithm",
-    [name if name in PAPER_SIZES else pytest.param(name, marks=pytest.mark.slow) for name in registry.names()],
+    [name if name in PAPER_SIZES else pytest.param(name, marks=pytest.mark.slow) for name in CONTINUOUS],
 )
 def test_one_seed_solves_it_with_reuse(algorithm: str, tmp_path: Path) -> None:
     assert returns(algorithm, 10, 0, tmp_path, **SMALL).max() >= SOLVED
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", registry.names())
+@pytest.mark.parametrize("algorithm", CONTINUOUS)
 def test_reuse_solves_what_the_base_algorithm_does_not(algorithm: str, tmp_path: Path) -> None:
     """In the mean of three seeds, at the same number of interactions."""
     networks = {} if algorithm in PAPER_SIZES else SMALL

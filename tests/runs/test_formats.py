@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from smrl.algorithms import registry
 from smrl.errors import SmrlError
 from smrl.runs.formats import checksum, read_config
 from smrl.studies import presets
@@ -49,7 +50,8 @@ def test_format_1_is_upgraded_and_its_file_is_left_alone(tmp_path: Path) -> None
     config = read_config(write(tmp_path, FORMAT_1))
     assert json.loads((tmp_path / "config.json").read_text()) == FORMAT_1
     assert config["format"] == 3
-    assert config["settings"] == EXPERIMENT
+    assert config["settings"].items() >= (EXPERIMENT | {"hyper": config["settings"]["hyper"]}).items()
+    assert config["settings"]["hyper"].items() >= HYPER.items()
     assert list(config["settings"])[-1] == "hyper"  # as format 3 has it
     assert {name: config[name] for name in COMMON} == COMMON
     assert (config["env_source"], config["backend"], config["cpu"]) == (None, None, None)
@@ -59,12 +61,13 @@ def test_format_1_is_upgraded_and_its_file_is_left_alone(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("algorithm", "hyper", "upgraded"),
     [
+        ("mine:cem", {"tau": 0.01}, {"tau": 0.01}),
         ("sac", {"tau": 0.01}, {"tau": 0.01}),
         ("tqc", {"tau": 0.01}, {"tau": 0.01, "order": "together"}),
         (
             "redq",
             {"flavour": "authors", "exploration": "sample"},
-            {"initialisation": "small-last", "critic_loss": "mean", "exploration": "sample"},
+            {"initialisation": "small-last", "critic_loss": "mean", "exploration": "sample", "order": "critics-first"},
         ),
         (
             "redq",
@@ -80,7 +83,13 @@ def test_format_2_had_one_order_of_tqc_and_flavours_of_redq(
     for config in (old, old | {"checksum": checksum(old)}):
         read = read_config(write(tmp_path, config))
         assert read["format"] == 3
-        assert read["settings"]["hyper"] == upgraded
+        assert read["settings"]["reward_scale"] == 1
+        if algorithm in registry.names():
+            config_class = registry.find(algorithm).config
+            was = {"exploration": "mean-plus-noise"} if algorithm == "redq" else {}
+            assert config_class(**was | read["settings"]["hyper"]) == config_class(**was | upgraded)
+        else:
+            assert read["settings"]["hyper"] == upgraded
         assert read.get("checksum") == (checksum(read) if "checksum" in config else None)
 
 

@@ -1,7 +1,7 @@
 """Checks that an algorithm can handle an environment."""
 
 from smrl.errors import SmrlError
-from smrl.types import Continuous, Spec
+from smrl.types import Continuous, Discrete, Spec
 
 
 def continuous_control(spec: Spec, algorithm: str) -> int:
@@ -9,6 +9,18 @@ def continuous_control(spec: Spec, algorithm: str) -> int:
     if not isinstance(spec.action, Continuous):
         raise SmrlError(f"{algorithm} needs continuous actions, but this environment has {spec.action}.")
     if len(spec.obs.shape) != 1:
-        images = f"{spec.obs.dtype} images of {'×'.join(map(str, spec.obs.shape))}"
-        raise SmrlError(f"{algorithm} needs a vector of observations, but this environment gives {images}.")
+        raise SmrlError(f"{algorithm} needs a vector of observations, but this environment gives {_described(spec)}.")
     return spec.action.size
+
+
+def discrete_control(spec: Spec, algorithm: str) -> int:
+    """Check that observations are vectors or images and actions discrete; return the number of actions."""
+    if not isinstance(spec.action, Discrete):
+        raise SmrlError(f"{algorithm} needs discrete actions, but this environment has {spec.action}.")
+    if len(spec.obs.shape) not in (1, 3):
+        raise SmrlError(f"{algorithm} needs vectors or images, but this environment gives {_described(spec)}.")
+    return spec.action.count
+
+
+def _described(spec: Spec) -> str:
+    return f"{spec.obs.dtype} images of {'×'.join(map(str, spec.obs.shape))}"

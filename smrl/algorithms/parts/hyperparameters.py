@@ -1,4 +1,4 @@
-"""Hyperparameters common to all actor-critics."""
+"""Hyperparameters that algorithms share."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,27 +9,15 @@ from smrl.nn import gradients
 from smrl.nn.networks import Activation, Critic, Start, small_last, torch_default, xavier
 from smrl.validation import NonNegative, Positive, PositiveShare, ProperShare, Sizes, validate
 
-Trainable = Literal["actor", "critic", "temperature"]
-
 
 @dataclass(frozen=True, kw_only=True)
-class Hyperparameters:
-    """Hyperparameters of an actor-critic; the defaults are the paper's table."""
+class Optimisation:
+    """Hyperparameters of networks that Adam trains; the defaults are the paper's."""
 
-    actor_hidden: Sizes = (256, 256)
-    """Sizes of the actor's hidden layers."""
-    critic_hidden: Sizes = (256, 256)
-    """Sizes of each critic's hidden layers."""
     activation: Activation = "relu"
     """Nonlinearity between the layers of all networks."""
-    initialisation: Literal["torch", "small-last", "xavier"] = "torch"
-    """Initial weights: PyTorch's default; the same with critics that start near 0; or Xavier with zero biases."""
     learning_rate: Positive = 3e-4
     """Learning rate of Adam, for every network whose rate is not set by a more specific flag."""
-    actor_learning_rate: Positive | None = None
-    """Learning rate of the actor; by default that of --learning-rate."""
-    critic_learning_rate: Positive | None = None
-    """Learning rate of the critics; by default that of --learning-rate."""
     learning_rate_factor: Positive = 1.0
     """Factor on all learning rates; 10 with --reuse 1 is SAC-LR of the paper."""
     adam_beta1: ProperShare = 0.9
@@ -42,25 +30,17 @@ class Hyperparameters:
     """Multiple of the parameters that is added to the gradients of actor and critics (L2 regularisation)."""
     gradient_clip: Positive | None = None
     """Largest norm of the gradient of the actor, and of all critics together; by default it is not clipped."""
-    tau: PositiveShare = 0.005
-    """Share of the network's weights in every soft update of its target network."""
-    exploration_noise: NonNegative = 0.1
-    """Standard deviation of the Gaussian exploration noise, in actions scaled to [-1, 1]."""
-    layer_norm: bool = False
-    """Layer normalisation in the critics; with --dropout this is DroQ."""
-    dropout: ProperShare = 0.0
-    """Dropout rate in the critics and their target networks; DroQ uses 0.01."""
 
     def __post_init__(self) -> None:
         validate(self)
 
-    def rate(self, network: Trainable) -> float:
-        """Learning rate of a network, with the factor."""
-        specific = getattr(self, f"{network}_learning_rate")
+    def rate(self, network: str) -> float:
+        """Learning rate of the actor, critic or temperature, with the factor."""
+        specific = getattr(self, f"{network}_learning_rate", None)
         return self.learning_rate_factor * (self.learning_rate if specific is None else specific)
 
-    def optimiser(self, network: Trainable) -> optax.GradientTransformation:
-        """Adam for a network; the temperature is neither decayed nor clipped."""
+    def optimiser(self, network: str = "critic") -> optax.GradientTransformation:
+        """Adam for the actor, critic or temperature, of which the latter is neither decayed nor clipped."""
         limits: dict[str, Any] = {"weight_decay": self.weight_decay, "gradient_clip": self.gradient_clip}
         return gradients.adam(
             self.rate(network),
@@ -69,6 +49,30 @@ class Hyperparameters:
             self.adam_epsilon,
             **{} if network == "temperature" else limits,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyperparameters(Optimisation):
+    """Hyperparameters of an actor-critic; the defaults are the paper's table."""
+
+    actor_hidden: Sizes = (256, 256)
+    """Sizes of the actor's hidden layers."""
+    critic_hidden: Sizes = (256, 256)
+    """Sizes of each critic's hidden layers."""
+    initialisation: Literal["torch", "small-last", "xavier"] = "torch"
+    """Initial weights: PyTorch's default; the same with critics that start near 0; or Xavier with zero biases."""
+    actor_learning_rate: Positive | None = None
+    """Learning rate of the actor; by default that of --learning-rate."""
+    critic_learning_rate: Positive | None = None
+    """Learning rate of the critics; by default that of --learning-rate."""
+    tau: PositiveShare = 0.005
+    """Share of the network's weights in every soft update of its target network."""
+    exploration_noise: NonNegative = 0.1
+    """Standard deviation of the Gaussian exploration noise, in actions scaled to [-1, 1]."""
+    layer_norm: bool = False
+    """Layer normalisation in the critics; with --dropout this is DroQ."""
+    dropout: ProperShare = 0.0
+    """Dropout rate in the critics and their target networks; DroQ uses 0.01."""
 
     def actor_start(self, heads: int = 1) -> Start:
         """Initialisation of an actor whose last layer has this many heads."""

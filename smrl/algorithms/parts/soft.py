@@ -86,7 +86,7 @@ class Pieces:
         return State(
             gradients.start(self.actor.init(actor_key, example.obs), self.actor_optimiser),
             gradients.start(critics, self.critic_optimiser),
-            gradients.start(jnp.full((), math.log(fixed) if fixed != "auto" else 0.0), self.temperature_optimiser),
+            gradients.start(jnp.zeros(()) + (0.0 if fixed == "auto" else math.log(fixed)), self.temperature_optimiser),
             target_critics=critics,
         )
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from smrl.cli.parsing import out, parse
 from smrl.errors import require
-from smrl.report.text import number
+from smrl.report.text import number, spread
 from smrl.runs.files import write_atomically, writing
 from smrl.tabular.cliffwalking import STEPS, Rules, cliffwalking_task
 from smrl.tabular.figure import draw
@@ -103,14 +103,16 @@ def title(command: Tabular, task: Task) -> str:
 
 
 def summary(results: Mapping[str, Mapping[int, Result]], seconds: Sequence[float]) -> Table:
-    """One row per task and reuse; ± is the standard deviation over seeds."""
+    """One row per task and reuse; ± is the sample standard deviation over seeds."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table.caption, table.caption_justify = "±: sample standard deviation (n − 1) over seeds", "left"
     table.add_column("task", no_wrap=True)
     for heading in (
         "reuse",
         "training return,\nlast 10 %",
         "greedy return\nat the end",
-        "episodes until the greedy\npolicy reaches the goal",
+        "greedy policy reaches\nthe goal at the end",
+        "and has done so\nsince episode",
         "seconds",
     ):
         table.add_column(heading, justify="right")
@@ -118,36 +120,27 @@ def summary(results: Mapping[str, Mapping[int, Result]], seconds: Sequence[float
     for (task, reuse, result), duration in zip(rows, seconds, strict=True):
         tail = max(1, result.training_return.shape[1] // 10)
         late = result.training_return[:, -tail:].mean(1)
+        since = arrivals(result.greedy_goal)
         table.add_row(
             task,
             str(reuse),
             spread(late),
             spread(result.greedy_return[:, -1]),
-            first_arrivals(result),
+            f"{len(since)} of {len(result.q)} seeds",
+            number(float(since.mean()) if len(since) else np.nan),
             f"{duration:.1f}",
         )
     return table
 
 
-def spread(values: np.ndarray) -> str:
-    """Mean and standard deviation over seeds.
+def arrivals(reached: np.ndarray) -> np.ndarray:
+    """First episode (from 1) from which on the goal is always reached, for the seeds that reach it at the end.
 
-    >>> spread(np.array([1.0, 3.0]))
-    '2.00 ± 1.41'
+    >>> arrivals(np.array([[False, True, False, True, True], [True, True, True, True, False]])).tolist()
+    [4]
     """
-    if len(values) == 1:
-        return number(float(values[0]))
-    mean, sd = float(values.mean()), float(values.std(ddof=1))
-    return f"{number(mean, max(abs(mean), sd))} ± {number(sd, max(abs(mean), sd))}"
-
-
-def first_arrivals(result: Result) -> str:
-    """The mean first episode whose greedy policy reaches the goal, over the seeds of which one does."""
-    arrived = result.greedy_goal.any(1)
-    if not arrived.any():
-        return "never"
-    mean = number(float((result.greedy_goal[arrived].argmax(1) + 1).mean()))
-    return mean if arrived.all() else f"{mean} ({arrived.sum()} of {len(result.q)} seeds)"
+    failed = ~np.insert(reached[reached[:, -1]], 0, False, axis=1)  # before the first episode nobody arrives
+    return failed.shape[1] - failed[:, ::-1].argmax(1)
 
 
 def as_csv(results: Mapping[str, Mapping[int, Result]]) -> bytes:

@@ -1,6 +1,6 @@
 """`smrl theory`: the paper's statements measured one by one, with pictures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,31 +9,8 @@ from rich.markup import escape
 from smrl.cli.parsing import out, parse
 from smrl.errors import require
 from smrl.runs.files import writing
-from smrl.theory import figures, finite_time, limits, statements
-from smrl.theory.statements import Finding
-
-STATEMENTS: tuple[Callable[[int], Finding], ...] = (
-    statements.update_rule,
-    statements.stability,
-    statements.nonreturnable,
-    lambda seed: statements.effective_rates(),
-    statements.deep_sum,
-    lambda seed: statements.deep_never_equal(),
-    limits.convergence,
-    limits.vanishing_bias,
-    limits.constant_rate_bias,
-    finite_time.finite_time,
-    finite_time.sample_complexity,
-    finite_time.bound_is_informative,
-    finite_time.exploration_condition,
-    lambda seed: finite_time.repaired_rate(),
-    finite_time.two_states_mix,
-)
-PICTURES: dict[str, Callable[[Finding, Path], Path]] = {  # by how the statement begins
-    "effective rate": figures.draw_rates,
-    "convergence:": figures.draw_convergence,
-    "finite time:": figures.draw_finite_time,
-}
+from smrl.theory.claims import CLAIMS, STUDIES, Claim
+from smrl.theory.finding import Finding
 
 
 @dataclass(frozen=True)
@@ -42,6 +19,10 @@ class Theory:
 
     seed: int = 0
     """Seed of the MDPs and trajectories."""
+    studies: bool = False
+    """Run the longer studies instead (about two minutes): how steps grow with γ, μ_min, t_mix and learning rates."""
+    what_if: bool = False
+    """Change the world so that each verdict has to turn, and print what the checks then say; draws no pictures."""
     runs: Path = Path("runs")
     """Folder whose subfolder theory gets the pictures."""
 
@@ -50,13 +31,26 @@ def run(words: Sequence[str]) -> None:
     """Parse, measure, print a line per statement and where the pictures are."""
     command: Theory = parse(words, "theory", Theory)
     require(command.seed >= 0, f"seed must be at least 0, not {command.seed}.")
-    folder = command.runs / "theory"
-    for statement in STATEMENTS:
-        finding = statement(command.seed)
-        verdict = "holds" if finding.holds else "does not hold"
-        out.print(f"[bold]{escape(finding.statement)}[/]: {escape(finding.measured)}. [bold]{verdict}[/]")
-        for start, draw in PICTURES.items():
-            if finding.lines and finding.statement.startswith(start):
-                with writing(folder):
-                    picture = draw(finding, folder / f"{start.rstrip(':').replace(' ', '-')}.png")
-                out.print(f"  picture: {picture}", markup=False)
+    for claim in STUDIES if command.studies else CLAIMS:
+        if command.what_if:
+            for change, arguments in claim.what_if.items():
+                say(claim.found(command.seed, **arguments), f", if {change}")
+        else:
+            show(claim, command)
+
+
+def show(claim: Claim, command: Theory) -> None:
+    """Print what a check finds, and draw it."""
+    finding = claim.found(command.seed)
+    say(finding)
+    if claim.draw:
+        folder = command.runs / "theory"
+        with writing(folder):
+            picture = claim.draw(finding, folder)
+        out.print(f"  picture: {picture}", markup=False)
+
+
+def say(finding: Finding, change: str = "") -> None:
+    """Print a statement, what was measured and the verdict."""
+    name, measured = escape(f"{finding.statement}{change}"), escape(finding.measured)
+    out.print(f"[bold]{name}[/]: {measured}. [bold]{finding.verdict}[/]")

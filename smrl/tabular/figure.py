@@ -15,8 +15,12 @@ from smrl.report.figures import COLOURS, GREY, INK, tidy
 from smrl.tabular.learning import Result
 
 Numbers = NDArray[np.float64]
-PANELS = ("training return", "greedy return", "training steps to the goal")
-NOTE = "line: mean over seeds, running over 2 % of the episodes; band: standard deviation over seeds"
+PANELS = (
+    "training return",
+    "greedy return\n(ε = 0, the paper's evaluation)",
+    "training steps to the goal\n(mean over successes only)",
+)
+NOTE = "line: mean over seeds, running over 2 % of the episodes; band: sample standard deviation (n − 1) over seeds"
 
 
 def draw(results: Mapping[str, Mapping[int, Result]], path: Path) -> Path:
@@ -48,25 +52,34 @@ def _values(result: Result) -> tuple[Numbers, ...]:
 
 
 def _line(axes: Axes, values: Numbers, colour: str, name: str) -> None:
+    """Mean and standard deviation over the seeds that have a value; two are needed for a deviation."""
     window = max(1, round(values.shape[1] / 50))
     counts = np.isfinite(values).sum(0)
-    episodes = np.flatnonzero(counts) + 1
-    known = values[:, counts > 0]  # where no seed reached the goal there is nothing to average
-    if not known.size:
+    if not counts.any():
         return
-    mean, sd = running(np.nanmean(known, 0), window), running(np.nanstd(known, 0), window)
+    mean, sd = np.full(values.shape[1], np.nan), np.full(values.shape[1], np.nan)
+    mean[counts > 0] = np.nanmean(values[:, counts > 0], 0)
+    sd[counts > 1] = np.nanstd(values[:, counts > 1], 0, ddof=1)
+    mean, sd = running(mean, window), running(sd, window)
+    known = np.isfinite(mean)
+    episodes, mean, sd = np.flatnonzero(known) + 1, mean[known], sd[known]
     axes.fill_between(episodes, mean - sd, mean + sd, color=colour, alpha=0.15, linewidth=0)
     axes.plot(episodes, mean, color=colour, linewidth=2, marker="o" if len(episodes) == 1 else "", label=name)
 
 
 def running(values: Numbers, window: int) -> Numbers:
-    """Moving average over a centred window, which is shorter at both ends.
+    """Moving average over a centred window, shorter at both ends, of the values that are not NaN.
 
     >>> running(np.array([0.0, 3.0, 6.0]), 3)
     array([1.5, 3. , 4.5])
+    >>> running(np.array([0.0, np.nan, 6.0]), 3)
+    array([0., 3., 6.])
     """
     ones = np.ones(min(window, len(values)))
-    return np.convolve(values, ones, "same") / np.convolve(np.ones(len(values)), ones, "same")
+    known = np.isfinite(values)
+    counts = np.convolve(known, ones, "same")
+    totals = np.convolve(np.where(known, values, 0), ones, "same")
+    return np.divide(totals, counts, out=np.full(len(values), np.nan), where=counts > 0.5)
 
 
 def _legend(figure: Figure) -> None:

@@ -1,24 +1,25 @@
 """Small random MDPs, their optimal values, and Q-learning with a reuse loop, in float64."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from smrl.errors import SmrlError, require
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from smrl.errors import require
+from smrl.theory.finding import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
 class FiniteMDP:
-    """A finite MDP; rewards are uniform within ±``noise`` of their means, hence bounded."""
+    """A finite MDP; rewards are uniform within ±``noise`` of their means, or normal with this standard deviation."""
 
     transitions: Floats  # P[s, a, s'], each row a distribution
     rewards: Floats  # mean reward r[s, a]
     gamma: float
     noise: float = 0.0
+    normal: bool = False  # normal noise: rewards of finite variance and without a bound
 
     def __post_init__(self) -> None:
         """Check that the tables define an MDP."""
@@ -32,26 +33,16 @@ class FiniteMDP:
     @property
     def reward_bound(self) -> float:
         """r_max, the largest possible |r_t|."""
-        return float(np.abs(self.rewards).max() + self.noise)
+        return inf if self.normal else float(np.abs(self.rewards).max() + self.noise)
 
     @property
     def value_bound(self) -> float:
         """r_max / (1 - γ), the bound of all values."""
         return self.reward_bound / (1 - self.gamma)
 
-
-@dataclass(frozen=True, eq=False)
-class Behaviour:
-    """Markov chain of the pairs (s, a) under the uniform policy, ordered by s, then a."""
-
-    chain: Floats  # (SA, SA)
-    stationary: Floats  # (SA,)
-    mixing_time: int  # steps until total variation from the stationary distribution is at most 1/4, for every start
-
-    @property
-    def rarest(self) -> float:
-        """μ_min, the smallest stationary probability of a pair."""
-        return float(self.stationary.min())
+    def scaled(self, factor: float) -> "FiniteMDP":
+        """The same MDP with all rewards multiplied."""
+        return replace(self, rewards=factor * self.rewards, noise=factor * self.noise)
 
 
 def check_gamma(gamma: float) -> None:
@@ -74,6 +65,7 @@ def random_mdp(
     actions: int = 2,
     gamma: float = 0.8,
     noise: float = 0.0,
+    normal: bool = False,
     stay: float = 0.0,
     nonreturnable: bool = False,
 ) -> FiniteMDP:
@@ -87,7 +79,7 @@ def random_mdp(
     itself = np.eye(states)[:, None, :]
     weights = rng.exponential(size=(states, actions, states)) * (1 - itself * nonreturnable)
     transitions = stay * itself + (1 - stay) * weights / weights.sum(-1, keepdims=True)
-    return FiniteMDP(transitions, rng.uniform(-1, 1, (states, actions)), gamma, noise)
+    return FiniteMDP(transitions, rng.uniform(-1, 1, (states, actions)), gamma, noise, normal)
 
 
 def value_iteration(mdp: FiniteMDP, tolerance: float = 1e-12) -> Floats:
@@ -99,48 +91,44 @@ def value_iteration(mdp: FiniteMDP, tolerance: float = 1e-12) -> Floats:
         missing = np.abs(better - values).max() * mdp.gamma / (1 - mdp.gamma)
         values = better
         # the second bound is the precision of float64
-        if missing <= max(tolerance, 1e-14 * mdp.value_bound):
+        if missing <= max(tolerance, 1e-14 * np.abs(values).max()):
             return values
 
 
-def q_smr_step(
-    table: Floats,
-    state: int | Ints,
-    action: int | Ints,
-    reward: float | Floats,
-    following: int | Ints,
-    rate: float | Floats,
-    gamma: float,
-    times: int,
-) -> Floats:
+class Sample(NamedTuple):
+    """A transition, or an array of transitions with one per Q-table."""
+
+    state: int | Ints
+    action: int | Ints
+    reward: float | Floats
+    following: int | Ints
+
+
+def q_smr_step(table: Floats, sample: Sample, rate: float | Floats, gamma: float, times: int) -> Floats:
     """The Q-table after M = ``times`` reuses of a transition, with the maximum recomputed each time; makes a copy.
 
     The table is (S, A), or (R, S, A) with one transition per row; the rate may differ by row.
 
-    >>> q_smr_step(np.zeros((2, 1)), 0, 0, 1.0, 1, 0.5, 0.9, 2)[:, 0].tolist()
+    >>> q_smr_step(np.zeros((2, 1)), Sample(0, 0, 1.0, 1), 0.5, 0.9, 2)[:, 0].tolist()
     [0.75, 0.0]
     """
     check_update(rate, gamma, times)
-    new = np.array(table, np.float64)
-    reuse_in_place(new, state, action, reward, following, rate, gamma, times)
-    return new
+    new = np.array(table, np.float64, order="C", ndmin=3)
+    reuse_in_place(new, sample, rate, gamma, times)
+    return new.reshape(np.shape(table))
 
 
-def reuse_in_place(
-    table: Floats,
-    state: int | Ints,
-    action: int | Ints,
-    reward: float | Floats,
-    following: int | Ints,
-    rate: float | Floats,
-    gamma: float,
-    times: int,
-) -> None:
-    """The reuse loop of the theorems, in place and without checks; independent of `smrl.reuse`."""
-    rows = (np.arange(len(table)),) if table.ndim == 3 else ()
-    pair, after = (*rows, state, action), (*rows, following)
+def reuse_in_place(tables: Floats, sample: Sample, rate: float | Floats, gamma: float, times: int) -> None:
+    """The reuse loop of the theorems on contiguous tables (R, S, A), without checks; independent of `smrl.reuse`."""
+    rows, states, actions = tables.shape
+    flat = tables.reshape(-1)  # a view; one flat index is faster than three
+    start = np.arange(rows) * (states * actions)
+    here = start + sample.state * actions + sample.action
+    after = start + sample.following * actions + np.arange(actions)[:, None]
+    keep, gain, discount, value = 1 - rate, rate * sample.reward, rate * gamma, flat[here]
     for _ in range(times):
-        table[pair] = (1 - rate) * table[pair] + rate * (reward + gamma * table[after].max(-1))
+        value = keep * value + (gain + discount * flat[after].max(0))
+        flat[here] = value
 
 
 def effective_rate(rate: ArrayLike, times: int) -> Floats:
@@ -148,19 +136,3 @@ def effective_rate(rate: ArrayLike, times: int) -> Floats:
     check_update(rate, 0, times)
     with np.errstate(divide="ignore"):  # α = 1 gives log 0, and then correctly 1
         return np.asarray(-np.expm1(times * np.log1p(-np.asarray(rate, np.float64))))
-
-
-def behaviour(mdp: FiniteMDP, patience: int = 10_000) -> Behaviour:
-    """Stationary distribution and mixing time of the pairs (s, a) under the uniform policy."""
-    states, actions = mdp.rewards.shape
-    size = states * actions
-    chain = np.repeat(mdp.transitions.reshape(size, states), actions, axis=1) / actions
-    equations = np.vstack([chain.T - np.eye(size), np.ones(size)])
-    stationary = np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)[0]
-    reach = np.eye(size)
-    for steps in range(1, patience + 1):
-        reach = reach @ chain
-        if 0.5 * np.abs(reach - stationary).sum(1).max() <= 0.25:
-            require(stationary.min() > 0, "the uniform policy never visits some pairs, so no bound speaks of them.")
-            return Behaviour(chain, stationary, steps)
-    raise SmrlError(f"the uniform policy's chain is periodic or falls apart: it did not mix in {patience} steps.")

@@ -1,132 +1,120 @@
 """The paper's convergence theorem: decaying and constant learning rates, and the step that its proof lacks."""
 
-from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from smrl.theory.finding import Finding, Floats, Ints
 from smrl.theory.finite import (
     FiniteMDP,
-    Floats,
-    Ints,
+    Sample,
     effective_rate,
     q_smr_step,
     random_mdp,
     reuse_in_place,
     value_iteration,
 )
-from smrl.theory.statements import Finding, Line
+from smrl.theory.fits import bootstrap, limit, line, slope
+from smrl.theory.trajectories import distance, tables_at
 
-Z99 = 2.576  # two-sided 99 % of the normal distribution
-EXPONENT = 0.8  # of the decaying rate 1/(1+n)^0.8, which satisfies the Robbins–Monro conditions
-CHUNK = 4096  # steps drawn at once, because single draws are slow
-
-
-def errors_along(
-    mdp: FiniteMDP,
-    rate: Callable[[int, Ints], Floats],
-    times: int,
-    checkpoints: Sequence[int],
-    rows: int,
-    rng: np.random.Generator,
-) -> Floats:
-    """‖Q_T - Q*‖∞ at the checkpoints, (checkpoints, rows), along the uniform policy's trajectories from Q = 0.
-
-    ``rate(t, n)`` gets the step and, per row, the number of earlier visits of the current (s, a).
-    """
-    optimal = value_iteration(mdp)
-    states, actions = mdp.rewards.shape
-    heaps = mdp.transitions.cumsum(-1)
-    heaps /= heaps[..., -1:]  # so that the last is 1 and rounding never yields an impossible state
-    table, visits = np.zeros((rows, states, actions)), np.zeros((rows, states, actions), np.int64)
-    state, every = rng.integers(states, size=rows), np.arange(rows)
-    errors: list[Floats] = []
-    for t in range(max(checkpoints)):
-        if t % CHUNK == 0:
-            chosen = rng.integers(actions, size=(CHUNK, rows))
-            chances = rng.random((CHUNK, rows, 1))
-            noise = rng.uniform(-mdp.noise, mdp.noise, (CHUNK, rows))
-        action = chosen[t % CHUNK]
-        after = (heaps[state, action] <= chances[t % CHUNK]).sum(-1)
-        reward = mdp.rewards[state, action] + noise[t % CHUNK]
-        seen = visits[every, state, action]
-        reuse_in_place(table, state, action, reward, after, rate(t, seen), mdp.gamma, times)
-        visits[every, state, action] = seen + 1
-        state = after
-        if t + 1 in checkpoints:
-            errors.append(np.abs(table - optimal).max((1, 2)))
-    return np.array(errors)
+STEPS, ROWS, TIMES = 32_768, 160, 10
+CONSTANT = 0.1  # the constant learning rate, for contrast
+SHIFT = 0.05  # of all rewards: the check of the limit must be able to see it
 
 
-def slopes(x: Floats, errors: Floats) -> tuple[float, float]:
-    """Mean slope of log error over log x, over the rows, and the half-width of its 99 % confidence interval."""
-    centred = np.log(x) - np.log(x).mean()
-    each = centred @ np.log(errors) / (centred @ centred)
-    return float(each.mean()), float(Z99 * each.std(ddof=1) / np.sqrt(len(each)))
-
-
-def line(name: str, x: Sequence[int] | Floats, errors: Floats) -> Line:
-    """Mean over the rows, with its 99 % confidence interval."""
-    mean, half = errors.mean(1), Z99 * errors.std(1, ddof=1) / np.sqrt(errors.shape[1])
-    return Line(name, np.array(x, np.float64), mean, mean - half, mean + half)
-
-
-def convergence(seed: int = 0, steps: int = 32_768, rows: int = 40, times: int = 10, constant: float = 0.1) -> Finding:
-    """The error goes to 0 with decaying rates, even where s' = s is common, but not with a constant one."""
+@cache  # the mutations of the statement use the same runs
+def trials(seed: int, exponent: float, steps: int) -> tuple[FiniteMDP, Floats, Floats]:
+    """An MDP, checkpoints T, and the Q-tables there; runs from ``ROWS`` on have a constant rate."""
     rng = np.random.default_rng(seed)
-    mdp = random_mdp(rng, 4, 2, gamma=0.7, noise=0.5, stay=0.3)
-    checkpoints = [steps >> k for k in range(8, -1, -1)]
-    decays = np.arange(2 * rows) < rows
+    mdp = random_mdp(rng, 4, 2, gamma=0.7, noise=0.5, normal=True, stay=0.3)
+    checkpoints = [round(steps * 2 ** (-k / 2)) for k in range(10, -1, -1)]
+    decays = np.arange(ROWS + ROWS // 4) < ROWS
 
     def rate(t: int, n: Ints) -> Floats:
-        return np.where(decays, (1.0 + n) ** -EXPONENT, constant)
+        return np.where(decays, (1.0 + n) ** -exponent, CONSTANT)
 
-    errors = errors_along(mdp, rate, times, checkpoints, 2 * rows, rng)
-    parts = {f"α = 1/(1+n)^{EXPONENT:g}": errors[:, :rows], f"constant α = {constant:g}": errors[:, rows:]}
-    tail = np.array(checkpoints[-4:], np.float64)
-    (fall, fall_half), (flat, flat_half) = (slopes(tail, part[-4:]) for part in parts.values())
-    ends = [part[-1].mean() for part in parts.values()]
+    return mdp, np.array(checkpoints, np.float64), tables_at(checkpoints, mdp, rate, TIMES, len(decays), rng)
+
+
+def convergence(
+    seed: int = 0, exponent: float = 1.0, shift: float = 0.0, constant: bool = False, steps: int = STEPS
+) -> Finding:
+    """The error goes to 0 with decaying rates, even where s' = s is common and rewards have no bound.
+
+    The rates are 1/(1+n)^exponent, or 0.1 if ``constant``; ``shift`` is added to all rewards of Q*.
+    """
+    mdp, checkpoints, tables = trials(seed, exponent, steps)
+    errors = distance(tables, value_iteration(mdp) + shift / (1 - mdp.gamma))
+    decaying = "α = 1/(1+n)" + f"^{exponent:g}" * (exponent != 1)
+    parts = {decaying: errors[:, :ROWS], f"constant α = {CONSTANT:g}": errors[:, ROWS:]}
+    name, judged = list(parts.items())[constant]
+    end = bootstrap(lambda drawn: limit(checkpoints, drawn.mean(1)), judged, np.random.default_rng(seed))
+    visible = SHIFT / (1 - mdp.gamma)
     measured = (
-        f"mean error after {steps:,} steps {ends[0]:.3f}, still falling with slope {fall:.2f} ± {fall_half:.2f}; "
-        f"constant rate: {ends[1]:.3f}, slope {flat:.2f} ± {flat_half:.2f} (M = {times})"
+        f"error {judged[-1].mean():.3f} after {steps:,} steps with {name} and M = {TIMES}; fit e∞ + c·T^-p: "
+        f"e∞ = {end.text(3)}, an interval that has to contain 0 and to exclude {visible:.3f}"
     )
-    # the constant rate must show no significant slope, or under a tenth of the decaying rate's, and a larger error
-    holds = fall + fall_half < 0 and abs(flat) < max(flat_half, 0.1 * abs(fall)) and ends[1] > 2 * ends[0]
+    holds = end.low <= 0 <= end.high < visible
     lines = tuple(line(name, checkpoints, part) for name, part in parts.items())
-    return Finding("convergence: Q → Q* with decaying rates, not with a constant one", measured, bool(holds), lines)
+    return Finding("convergence: Q → Q* with decaying rates", measured, holds, lines)
 
 
 def sampled_bias(mdp: FiniteMDP, table: Floats, rate: float, times: int) -> float:
-    """Bias of the backup that M reuses amount to, against the expected T Q; the largest of all pairs, without noise."""
-    weight = float(effective_rate(rate, times))
+    """Bias of the backup that M reuses amount to, against the expected T Q; the largest of all pairs.
+
+    Exact for rewards on the nodes of a Gauss–Hermite rule, which has the moments of the normal noise.
+    """
+    noise, chances = normal_nodes(mdp.noise)
+    states = len(table)
+    following, noise = np.repeat(np.arange(states), len(noise)), np.tile(noise, states)
     worst = 0.0
     for s, a in np.ndindex(*mdp.rewards.shape):
-        reward = float(mdp.rewards[s, a])
-        once = reward + mdp.gamma * table.max(1)
-        looped = np.array(
-            [q_smr_step(table, s, a, reward, after, rate, mdp.gamma, times)[s, a] for after in range(len(table))]
-        )
-        towards = (looped - (1 - rate) ** times * table[s, a]) / weight
-        worst = max(worst, abs(float(mdp.transitions[s, a] @ (towards - once))))
+        reward = mdp.rewards[s, a] + noise
+        tables = np.broadcast_to(table, (len(noise), *table.shape))
+        looped = q_smr_step(tables, Sample(s, a, reward, following), rate, mdp.gamma, times)[:, s, a]
+        towards = (looped - (1 - rate) ** times * table[s, a]) / float(effective_rate(rate, times))
+        weights = np.outer(mdp.transitions[s, a], chances).ravel()
+        worst = max(worst, abs(float(weights @ (towards - reward - mdp.gamma * table.max(1)[following]))))
     return worst
 
 
-def vanishing_bias(seed: int = 0, times: int = 10) -> Finding:
-    """The step that the proof lacks: where s' = s, reuses are biased, by at most γ (M-1) α 2 r_max/(1-γ)."""
+def normal_nodes(sd: float, count: int = 16) -> tuple[Floats, Floats]:
+    """Values and chances of a discrete distribution with the first 2·count - 1 moments of the normal one."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    return sd * nodes, weights / weights.sum()
+
+
+def bias_bound(mdp: FiniteMDP, table: Floats, rate: float, times: int, grows: bool = True) -> float:
+    """C·α·(1 + ‖Δ‖), which bounds the bias of M reuses for rewards of finite mean; without ‖Δ‖ if not ``grows``."""
+    noise, chances = normal_nodes(mdp.noise)
+    reward = float((np.abs(mdp.rewards[..., None] + noise) @ chances).max())  # the largest E|r|
+    optimal = value_iteration(mdp)
+    constant = mdp.gamma * (times - 1) * max(reward + (1 + mdp.gamma) * np.abs(optimal).max(), 1 + mdp.gamma)
+    return float(constant * rate * (1 + grows * np.abs(table - optimal).max()))
+
+
+def vanishing_bias(seed: int = 0, times: int = 10, power: float = 1.0, grows: bool = True) -> Finding:
+    """The step that the proof lacks: where s' = s, M reuses are biased, by at most C·α·(1 + ‖Δ‖).
+
+    The reuses use the rate α^power.
+    """
     rng = np.random.default_rng(seed)
-    rates: Floats = np.exp2(-np.arange(2.0, 13.0))
+    rates: Floats = np.exp2(-np.arange(4.0, 13.0))
+    scales = 10.0 ** np.arange(4)
     biases, fractions = [], []
-    for _ in range(20):
-        mdp = random_mdp(rng, 3, 2, gamma=0.8, stay=0.3)
-        table = rng.uniform(-mdp.value_bound, mdp.value_bound, mdp.rewards.shape)
-        found = np.array([sampled_bias(mdp, table, float(rate), times) for rate in rates])
+    for scale in np.repeat(scales, 4):
+        mdp = random_mdp(rng, 3, 2, gamma=0.8, noise=0.5, normal=True, stay=0.3)
+        table = value_iteration(mdp) + scale * rng.uniform(-1, 1, mdp.rewards.shape)
+        found = np.array([sampled_bias(mdp, table, float(rate) ** power, times) for rate in rates])
         biases.append(found)
-        fractions.append(found / (mdp.gamma * (times - 1) * rates * 2 * mdp.value_bound))
-    small = np.array(biases)[:, -6:].T
-    slope, half = slopes(rates[-6:], small)
-    measured = f"bias over α in log–log: slope {slope:.3f} ± {half:.3f}; at most {np.max(fractions):.2f} of its bound"
-    holds = bool(np.max(fractions) <= 1 and abs(slope - 1) < 0.05)
-    return Finding("convergence, the step its proof lacks: bias ≤ γ(M-1)α·2r_max/(1-γ)", measured, holds)
+        fractions.append(found / [bias_bound(mdp, table, float(rate), times, grows) for rate in rates])
+    fall = slope(rates[-6:], np.array(biases)[:, -6:].T)
+    measured = (
+        f"bias over α in log–log: slope {fall.value:.2f}; at most {np.max(fractions):.2f} of its bound, for normal "
+        f"rewards and ‖Δ‖ up to {scales[-1]:,.0f}"
+    )
+    holds = bool(np.max(fractions) <= 1 and abs(fall.value - 1) < 0.05)
+    return Finding("convergence, the step its proof lacks: bias ≤ C·α·(1 + ‖Δ‖)", measured, holds)
 
 
 def constant_fixed_point(gamma: float, stay: float, rate: float, times: int) -> tuple[float, float]:
@@ -136,26 +124,25 @@ def constant_fixed_point(gamma: float, stay: float, rate: float, times: int) -> 
     return 1 / (1 - gamma * stay), float(weights @ [1 / (1 - gamma), 1.0] / weights.sum())
 
 
-def constant_rate_bias(seed: int = 0, steps: int = 4000, rows: int = 2000, times: int = 10) -> Finding:
+def constant_rate_bias(seed: int = 0, steps: int = 4000, rows: int = 2000, stay: float = 0.5) -> Finding:
     """False: where s' = s is random, Q-SMR with a constant rate is biased in the mean, unlike Q-learning."""
     rng = np.random.default_rng(seed)
-    gamma, stay, rate = 0.9, 0.5, 0.05
-    optimal, predicted = constant_fixed_point(gamma, stay, rate, times)
+    gamma, rate, times = 0.9, 0.05, 10
     means = {}
     for count in (1, times):
-        table = np.zeros((rows, 2, 1))  # state 1 is terminal, of value 0
-        zeros: NDArray[np.int64] = np.zeros(rows, np.int64)
+        tables = np.zeros((rows, 2, 1))  # state 1 is terminal, of value 0
         total = 0.0
         for step in range(steps // count):
             after = (rng.random(rows) >= stay).astype(np.int64)
-            reuse_in_place(table, zeros, zeros, 1.0, after, rate, gamma, count)
+            reuse_in_place(tables, Sample(0, 0, 1.0, after), rate, gamma, count)
             if step >= steps // count // 2:
-                total += float(table[:, 0, 0].mean())
+                total += float(tables[:, 0, 0].mean())
         means[count] = total / (steps // count - steps // count // 2)
+    fixed = partial(constant_fixed_point, gamma, stay, rate)
+    optimal, predicted = fixed(times)
     measured = (
-        f"Q* = {optimal:.3f}; mean of Q-learning {means[1]:.3f}, with M = {times} reuses {means[times]:.3f} "
-        f"(predicted {predicted:.3f}), with M → ∞ {constant_fixed_point(gamma, stay, rate, 10**6)[1]:.3f}"
+        f"Q* = {optimal:.2f}; mean of Q-learning {means[1]:.2f}, with M = {times} reuses {means[times]:.2f} "
+        f"(predicted {predicted:.2f}), with M → ∞ {fixed(10**6)[1]:.2f}"
     )
-    return Finding(
-        "constant rate (beyond the paper): reuse keeps the mean at Q*", measured, abs(means[times] - optimal) < 0.01
-    )
+    holds = abs(means[times] - optimal) < 0.01
+    return Finding("constant rate (beyond the paper): reuse keeps the mean at Q*", measured, holds)

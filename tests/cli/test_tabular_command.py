@@ -1,4 +1,4 @@
-"""`smrl tabular` and `smrl theory`, as a user types them."""
+"""What `smrl tabular` and `smrl theory` refuse; tests/theory/test_document.py runs all of `smrl theory`."""
 
 from pathlib import Path
 
@@ -14,7 +14,8 @@ REFUSED = {
     "more portals than cells": (("tabular", "maze", "--size", "3", "--portals", "4"), "4 pairs of portals do not fit"),
     "no such task": (("tabular", "labyrinth"), "labyrinth"),
     "no seeds": (("tabular", "maze", "--seeds", "0"), "seeds"),
-    "a negative seed": (("theory", "--seed", "-1"), "seed"),
+    "a negative seed": (("theory", "--seed", "-1"), "seed must be at least 0, not -1."),
+    "a study by name": (("theory", "--studies", "gamma"), "gamma"),
 }
 
 
@@ -29,11 +30,3 @@ def test_refused(case: str, in_tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert errors.count("\n") == 1
     assert sentence in errors
     assert not list(in_tmp_path.iterdir())
-
-
-def test_theory_prints_a_line_per_statement(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["theory"])
-    lines = [line for line in capsys.readouterr().out.splitlines() if "picture" not in line]
-    assert len(lines) >= 12
-    assert all(line.endswith(("holds", "does not hold")) for line in lines)
-    assert len(list((in_tmp_path / "runs" / "theory").glob("*.png"))) == 3

@@ -24,6 +24,7 @@ class ArraySpec:
 
     shape: tuple[int, ...]
     dtype: str = "float32"
+    stack: int = 1  # frames along the last axis, the oldest first; the next observation has one new frame
 
     def zeros(self, *leading: int) -> np.ndarray:
         """An array of zeros with these leading axes."""
@@ -115,8 +116,11 @@ class Spec:
         return Transition(obs, self.action.array.zeros(count), scalars, scalars, obs)
 
     def to_json(self) -> dict[str, Any]:
-        """What config.json says of it."""
-        return dataclasses.asdict(self)
+        """What config.json says of it; a stack only where there is one."""
+        saved = dataclasses.asdict(self)
+        if self.obs.stack == 1:
+            del saved["obs"]["stack"]
+        return saved
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> "Spec":

@@ -11,7 +11,6 @@ from smrl.errors import nearest, require
 OWN = "your own"
 OLDEST_MUJOCO = 4  # version of Gymnasium's tasks; earlier ones need a simulator that Gymnasium no longer has
 TOO_OLD = "Pusher-v4"  # Gymnasium refuses it with the MuJoCo of today
-DISCRETE = ("Acrobot", "CartPole", "MountainCar-")  # smrl makes them, but has no algorithm for discrete actions yet
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def _mujoco() -> list[str]:
 
 
 def _classic() -> list[str]:
-    return [id for id, _ in _registered("classic_control") if not id.startswith(DISCRETE)]
+    return [id for id, _ in _registered("classic_control")]
 
 
 def _registered(suite: str) -> list[tuple[str, int]]:
@@ -80,6 +79,19 @@ def _dmc() -> list[str]:
     return dmc.names()
 
 
+def _pixels() -> list[str]:
+    from smrl.envs import dmc
+
+    return dmc.names(dmc.PIXELS)
+
+
+def _atari() -> list[str]:
+    import gymnasium
+
+    importlib.import_module("ale_py")
+    return sorted(id for id in gymnasium.registry if id.startswith("ALE/") or id.endswith("NoFrameskip-v4"))
+
+
 FAMILIES = {
     "Gym MuJoCo": Family(
         ("Hopper-v4", "HalfCheetah-v4", "Walker2d-v4", "Ant-v4"),
@@ -87,7 +99,11 @@ FAMILIES = {
         "-v4 or -v5",
         _mujoco,
     ),
-    "classic control": Family(("Pendulum-v1", "MountainCarContinuous-v0"), "", _classic),
+    "classic control": Family(
+        ("Pendulum-v1", "MountainCarContinuous-v0"),
+        "; with discrete actions Acrobot-v1, CartPole-v0, CartPole-v1, MountainCar-v0",
+        _classic,
+    ),
     "PyBullet": Family(IDS, "; also HopperBulletEnv-v0 and others", _bullet, "pybullet", "pybullet"),
     "DeepMind Control": Family(
         (
@@ -101,5 +117,25 @@ FAMILIES = {
         _dmc,
         "dm_control",
         "dmc",
+    ),
+    "DeepMind Control in images": Family(
+        (
+            *("dmc-pixels/ball_in_cup-catch", "dmc-pixels/cartpole-swingup", "dmc-pixels/cheetah-run"),
+            *("dmc-pixels/finger-spin", "dmc-pixels/reacher-easy", "dmc-pixels/walker-walk"),
+        ),
+        "; also dmc-pixels/DOMAIN-TASK of all other tasks",
+        _pixels,
+        "dm_control",
+        "dmc",
+    ),
+    "Atari": Family(
+        ("PongNoFrameskip-v4", "BreakoutNoFrameskip-v4", "BeamRiderNoFrameskip-v4", "SpaceInvadersNoFrameskip-v4"),
+        "; also all other games, and all of them as ALE/Pong-v5",
+        _atari,
+        "ale_py",
+        "atari",
+    ),
+    "small images": Family(
+        ("smrl/Catch-v0",), ": a ball to catch in 10×10 pixels, for first tries", lambda: ["smrl/Catch-v0"]
     ),
 }

@@ -1,7 +1,8 @@
 """The DeepMind Control suite, as ``dmc/cheetah-run`` or by Shimmy's Gymnasium id ``dm_control/cheetah-run-v0``.
 
 Both names make the same environment, which steps dm_control directly: faster than Shimmy, bit for bit the same, and
-with one vector as observation. Importing this module does not import dm_control.
+with one vector as observation. ``dmc-pixels/cheetah-run`` is the task that `smrl.envs.pixels` draws. Importing this
+module does not import dm_control.
 """
 
 import contextlib
@@ -12,21 +13,22 @@ import logging
 import math
 import os
 import re
-import warnings
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
+from smrl.envs import renderer
 from smrl.errors import SmrlError, nearest
 from smrl.plugins import in_words
 
-PREFIXES = ("dmc/", "dm_control/")
+PIXELS = "dmc-pixels/"
+PREFIXES = ("dmc/", PIXELS, "dm_control/")
 LIMIT = 1000  # frames per episode for LQR, which has no time limit; all other tasks have this one
 UNBOUNDED, REACH = 1e9, 10.0  # LQR's actions are declared up to ±1e10, but its optimal controllers stay within ±10
-BACKEND = "MUJOCO_GL"  # environment variable that chooses dm_control's renderer
 ADVICE = 'pip install "smrl[dmc]"'
 
 
@@ -112,6 +114,27 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
         terminated = discount == 0
         return obs, reward, terminated, not (terminated or self._frames_left), {}
 
+    def camera(self, size: int, shadows: bool) -> Callable[[], np.ndarray]:
+        """A function that draws the current state in ``size`` × ``size`` pixels, as a fresh array.
+
+        Without shadows edges are not smoothed either. Only the first camera of a task decides about both.
+        """
+        visual = self._physics.model.vis
+        visual.global_.offwidth = max(visual.global_.offwidth, size)
+        visual.global_.offheight = max(visual.global_.offheight, size)
+        if not shadows:
+            visual.quality.shadowsize = visual.quality.offsamples = 0
+        engine, place = importlib.import_module("dm_control.mujoco.engine"), self._picture["camera_id"]
+        try:
+            # One camera for all images: `Physics.render` makes a new one each time, which takes as long as drawing.
+            camera = engine.Camera(self._physics, size, size, place)
+            camera.render()
+        except Exception as error:
+            chosen = os.environ.get(renderer.VARIABLE)
+            advice = f"choose another {renderer.VARIABLE} than {chosen!r}, or " if chosen else ""
+            raise SmrlError(f"no images can be drawn ({in_words(error)}): {advice}{renderer.ADVICE}") from error
+        return lambda: camera.render().copy()
+
     def render(self) -> Any:
         """An image of the current state."""
         return None if self.render_mode is None else self._physics.render(**self._picture)
@@ -152,11 +175,13 @@ def make(name: str, render_mode: str | None = None, **options: Any) -> gymnasium
     if importlib.util.find_spec("dm_control") is None:
         raise SmrlError(f"{name} needs an extra that is not installed: {ADVICE}")
     found = find(name)
+    if name.startswith(PIXELS):
+        render_mode = render_mode or "rgb_array"
     if found and render_mode == "human":
         return gymnasium.wrappers.HumanRendering(DmControl(*found, render_mode="rgb_array", **options))
     if found:
         return DmControl(*found, render_mode=render_mode, **options)
-    known = [*names(), "dmc/cup-catch"]
+    known = [*names(), *names(PIXELS), "dmc/cup-catch", f"{PIXELS}cup-catch"]
     if name.startswith("dm_control/") and importlib.util.find_spec("shimmy"):
         importlib.import_module("shimmy")
         if name in gymnasium.registry:
@@ -171,41 +196,33 @@ def find(name: str) -> tuple[str, str] | None:
     """Domain and task of a name, or None if it is not in the suite; - and _ are equivalent."""
     if not name.startswith(PREFIXES):
         return None
-    return _by_name().get(re.sub(r"^dmc/cup(?=[-_])", "dmc/ball_in_cup", name).replace("-", "_"))
+    return _by_name().get(re.sub(r"^(dmc|dmc-pixels)/cup(?=[-_])", r"\1/ball_in_cup", name).replace("-", "_"))
 
 
 @functools.cache
 def _by_name() -> dict[str, tuple[str, str]]:
-    forms = ("dmc/{}_{}", "dm_control/{}_{}_v0", "dm_control/{}_{}")  # as in Gymnasium, the version may be left out
+    # As in Gymnasium, the version may be left out.
+    forms = ("dmc/{}_{}", "dmc_pixels/{}_{}", "dm_control/{}_{}_v0", "dm_control/{}_{}")
     return {form.format(domain, task): (domain, task) for domain, task in suite().ALL_TASKS for form in forms}
 
 
-def names() -> list[str]:
+def names(prefix: str = "dmc/") -> list[str]:
     """The short names of all tasks, such as ``dmc/cheetah-run``."""
-    return [f"dmc/{domain}-{task}" for domain, task in suite().ALL_TASKS]
+    return [f"{prefix}{domain}-{task}" for domain, task in suite().ALL_TASKS]
 
 
 def suite() -> Any:
-    """Import ``dm_control.suite`` without warnings, also on machines that cannot render."""
-    with warnings.catch_warnings():
-        # Without a screen glfw only warns, and dm_control would choose it; after an error it tries EGL.
-        warnings.filterwarnings("error", module="glfw")
-        try:
-            return importlib.import_module("dm_control.suite")
-        except Exception as error:
-            backend, fault = os.environ.get(BACKEND), error
-        # A missing library can raise any exception, but dm_control handles only ImportError.
-        if backend is None:
-            os.environ[BACKEND] = "off"
-            try:
-                return importlib.import_module("dm_control.suite")
-            except Exception as error:
-                fault = error
-            finally:
-                del os.environ[BACKEND]
-    advice = f"choose another {BACKEND} than {backend!r}: egl, osmesa, glfw or off"
-    advice = ADVICE if backend is None else advice
-    raise SmrlError(f"dm_control cannot be imported ({in_words(fault)}): {advice}") from fault
+    """Import ``dm_control.suite``, also on machines that cannot render."""
+    advice, chosen = ADVICE, os.environ.get(renderer.VARIABLE)
+    try:
+        if "dm_control._render" not in sys.modules:
+            if chosen:
+                advice = f"choose another {renderer.VARIABLE} than {chosen!r}: egl, osmesa, glfw or off"
+            renderer.load()
+        advice = ADVICE
+        return importlib.import_module("dm_control.suite")
+    except Exception as error:
+        raise SmrlError(f"dm_control cannot be imported ({in_words(error)}): {advice}") from error
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import numpy as np
 
 from smrl.envs import spaces
 from smrl.envs.spaces import shown
+from smrl.envs.stack import NEW_LIFE, FrameStack
 from smrl.errors import SmrlError
 from smrl.plugins import in_words
 
@@ -24,13 +25,19 @@ class Environment:
 
     Observations are float32 vectors, or uint8 images as they are. Actions are what an algorithm chooses: a vector in
     [-1, 1], or the number of a discrete action from 0 on. ``notes`` are sentences that a user should read.
+
+    ``over`` tells whether the episode has ended. A step that loses a life may terminate without ending it: what is
+    observed after that step begins the next life of the same episode.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], name: str, notes: tuple[str, ...] = ()) -> None:
         self.env = env
         self.name = name
         self.notes = notes
-        self.spec = spaces.spec(env.observation_space, env.action_space)
+        # Only as the outermost wrapper: another around it might leave out frames.
+        stack = env.stack if isinstance(env, FrameStack) else 1
+        self.spec = spaces.spec(env.observation_space, env.action_space, stack)
+        self.over = False
         self._is_image = spaces.is_image(env.observation_space)
         self._obs_shape = env.observation_space.shape
         self._decode = self.spec.action.decoder()
@@ -43,6 +50,7 @@ class Environment:
             raise self._fault(f"failed in reset(seed={seed}) with {in_words(error)}") from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._fault(f"returned {shown(result)} from reset() instead of an observation and an info")
+        self.over = False
         return self._observation(result[0], "reset")
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
@@ -53,11 +61,13 @@ class Environment:
         except (Exception, SystemExit) as error:
             raise self._fault(f"failed in step() with {in_words(error)}", action) from error
         try:
-            obs, reward, terminated, truncated, _ = result
+            obs, reward, terminated, truncated, info = result
             ends = bool(terminated), bool(truncated)
+            goes_on = isinstance(info, dict) and info.get(NEW_LIFE, False)
         except Exception as error:
             wanted = "an observation, a reward, terminated, truncated and an info"
             raise self._fault(f"returned {shown(result)} from step() instead of {wanted}", action) from error
+        self.over = ends[1] or (ends[0] and not goes_on)
         return self._observation(obs, "step", action), self._reward(reward, action), *ends
 
     def render(self) -> Any:

@@ -15,11 +15,13 @@ import gymnasium
 from gymnasium.wrappers import FlattenObservation, TimeLimit
 
 from smrl import plugins
-from smrl.envs import dmc, mujoco_warnings, source, spaces
+from smrl.envs import atari, dmc, mujoco_warnings, pixels, source, spaces
 from smrl.envs.bullet import registration
 from smrl.envs.environment import Environment
+from smrl.envs.pad import PadObservations
 from smrl.envs.repeat import ActionRepeat
 from smrl.envs.spaces import shown
+from smrl.envs.stack import FrameStack
 from smrl.errors import SmrlError, nearest, require
 from smrl.plugins import in_words
 
@@ -27,12 +29,16 @@ Raw = gymnasium.Env[Any, Any]
 
 # Ids of tasks that come with an extra, and the packages to import before Gymnasium is asked for them.
 EXTRAS = (
-    (r"ALE/.*|.*NoFrameskip-v4", "atari", ("ale_py",)),
+    (atari.IDS, "atari", ("ale_py",)),
     (r".*MuJoCoEnv-v0", "pybullet", ("pybullet_data",)),  # not pybullet, which prints when it is imported
     (r".*BulletEnv-v0", "pybullet", ("pybullet_envs_gymnasium",)),
+    ("smrl/Catch-v0", "", ("smrl.envs.catch",)),
 )
 # Tasks whose modules surely do not use MuJoCo, which takes a quarter of a second to import.
-WITHOUT_MUJOCO = ("gymnasium.envs.box2d.", "gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "smrl.")
+WITHOUT_MUJOCO = (
+    *("gymnasium.envs.box2d.", "gymnasium.envs.classic_control.", "gymnasium.envs.toy_text."),
+    *("ale_py.", "smrl."),
+)
 
 
 def make(
@@ -40,30 +46,52 @@ def make(
     render_mode: str | None = None,
     action_repeat: int = 1,
     max_episode_steps: int | None = None,
+    pad_observations: int | None = None,
+    image_size: int | None = None,
+    training: bool = False,
 ) -> Environment:
     """Make an environment from its Gymnasium id, ``module:id``, ``module:function`` or a function that returns one.
 
     Episodes are truncated after ``max_episode_steps`` of the environment's own steps, of which a repeated action takes
-    several; a limit that the environment has itself holds as well.
+    several; a limit that the environment has itself holds as well. ``pad_observations`` zeros are appended to every
+    observation. ``image_size`` is the side of the images of ``dmc-pixels/…`` and of Atari's games, 84 by default. For
+    ``training`` Atari's rewards are clipped, and a lost life terminates.
     """
     options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
+    is_drawn = isinstance(env, str) and env.rpartition(":")[2].startswith(dmc.PIXELS)
     with _quiet():
         raw = _by_name(env, options) if isinstance(env, str) else _by_call(env, options)
+        is_game = isinstance(raw, atari.Game)
         name = getattr(raw.spec, "id", None) or type(raw.unwrapped).__name__
+        name = name.replace("dmc/", dmc.PIXELS) if is_drawn else name
         reason = _unfit(raw, name)
+        if not reason and pad_observations and (is_drawn or spaces.is_image(raw.observation_space)):
+            reason = f"no zeros can be appended to the images that {name} observes: leave pad_observations out"
+        if not reason and image_size is not None and not (is_drawn or is_game):
+            reason = f"{name} has no images whose size could be chosen: leave image_size out"
         if reason:
             with contextlib.suppress(Exception):
                 raw.close()
             raise SmrlError(reason)
+        if is_game and training:
+            raw = atari.Lives(raw)
         if max_episode_steps is not None:
             raw = TimeLimit(raw, max_episode_steps)
         if action_repeat > 1:
             raw = ActionRepeat(raw, action_repeat)
-        if not spaces.is_nested(raw.observation_space):
-            return Environment(raw, name)
-        flat, kind = FlattenObservation(raw), type(raw.observation_space).__name__
-        note = f"the {kind} observations of {name} are flattened to vectors by gymnasium.wrappers.FlattenObservation"
-        return Environment(flat, name, (note,))
+        if is_drawn:
+            raw = FrameStack(pixels.Pixels(raw, image_size or pixels.SIZE), pixels.STACK)
+        if is_game:
+            raw = FrameStack(atari.Screen(raw, image_size or atari.SIZE), atari.STACK)
+        notes = []
+        if spaces.is_nested(raw.observation_space):
+            flattened = f"the {type(raw.observation_space).__name__} observations of {name} are flattened to vectors"
+            notes.append(f"{flattened} by gymnasium.wrappers.FlattenObservation")
+            raw = FlattenObservation(raw)
+        if pad_observations:
+            notes.append(f"{pad_observations} zeros are appended to the observations of {name}")
+            raw = PadObservations(raw, pad_observations)
+        return Environment(raw, name, tuple(notes))
 
 
 class Distinct:
@@ -72,13 +100,13 @@ class Distinct:
     Training, evaluation and bias would otherwise end and reset each other's episodes.
     """
 
-    def __init__(self, make_env: Callable[[], Environment]) -> None:
+    def __init__(self, make_env: Callable[..., Environment]) -> None:
         self._make_env = make_env
         self._made: list[Environment] = []
 
-    def __call__(self) -> Environment:
+    def __call__(self, **options: Any) -> Environment:
         """Make another environment."""
-        env = self._make_env()
+        env = self._make_env(**options)
         require(
             all(env.env.unwrapped is not other.env.unwrapped for other in self._made),
             f"the function that makes {env.name} returned the same environment twice: return a new one from every call",
@@ -148,10 +176,15 @@ def _by_name(env: str, options: dict[str, Any]) -> Raw:
         if function is not None:
             return _by_call(function, options)
         _register(name)
-    if not str(getattr(gymnasium.registry.get(name), "entry_point", "")).startswith(WITHOUT_MUJOCO):
+    entry_point = str(getattr(gymnasium.registry.get(name), "entry_point", ""))
+    if not entry_point.startswith(WITHOUT_MUJOCO):
         mujoco_warnings.to_logging()
     try:
+        if entry_point.startswith("ale_py.") and re.fullmatch(atari.IDS, name):
+            return atari.make(name, **options)
         return gymnasium.make(name, disable_env_checker=True, **options)
+    except SmrlError:
+        raise
     except (Exception, SystemExit) as error:
         # Gymnasium says by its bare Error that an id is malformed.
         unknown = isinstance(error, gymnasium.error.UnregisteredEnv | gymnasium.error.DeprecatedEnv)

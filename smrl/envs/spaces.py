@@ -13,13 +13,16 @@ from smrl.types import ArraySpec, Continuous, Discrete, Spec
 ACTIONS = "smrl needs a bounded Box of floats or a Discrete action space"
 
 
-def spec(observations: Any, actions: Any) -> Spec:
-    """The spec of a Box of observations and a space of actions, for both of which there is no `unfit` sentence."""
-    return Spec(_observation(observations), _action(actions))
+def spec(observations: Any, actions: Any, stack: int = 1) -> Spec:
+    """The spec of a Box of observations and a space of actions, for both of which there is no `unfit` sentence.
+
+    Images are stacks of so many frames.
+    """
+    return Spec(_observation(observations, stack), _action(actions))
 
 
-def _observation(space: spaces.Box) -> ArraySpec:
-    return ArraySpec(space.shape, "uint8") if is_image(space) else ArraySpec((math.prod(space.shape),), "float32")
+def _observation(space: spaces.Box, stack: int) -> ArraySpec:
+    return ArraySpec(space.shape, "uint8", stack) if is_image(space) else ArraySpec((math.prod(space.shape),))
 
 
 def _action(space: spaces.Box | spaces.Discrete[Any]) -> Continuous | Discrete:

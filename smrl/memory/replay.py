@@ -4,19 +4,31 @@ Rows are numbered from the first of the run and never renumbered; row i is store
 add their rows in turns, so row i belongs to environment i % N. An observation is stored once: the successor of row i is
 the observation of row i + N, except for the last row of an episode and for the newest N rows, whose successors are
 stored separately. Memory that was never written is never touched, so it costs nothing before it is used.
+
+Of an observation that is a stack of frames only the newest frame is stored (`smrl.memory.frames`); the older ones are
+those of rows i - N, i - 2N, … of the same episode, and before its start the first frame is repeated. So that the
+oldest rows have theirs, a few rows more are stored than are sampled.
 """
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
+from smrl.errors import require
+from smrl.memory.frames import Plain, Stacked, allocate
 from smrl.types import Spec, Transition
 
 Rows = dict[str, np.ndarray[Any, Any]]
+Windows = Literal["cut", "whole"]
+TRIALS = 30  # to draw a whole window
 
 
 class Replay:
     """Uniform replay over all rows that are still there.
+
+    An n-step window is cut at the end of its episode and at the newest row; with ``windows`` "whole" only rows that
+    have n steps left are drawn. A ``folder`` is where the observations are stored in place of the machine's memory.
 
     >>> from smrl.types import ArraySpec, Continuous
     >>> replay = Replay(100, Spec(ArraySpec((1,)), Continuous(1)), gamma=0.9)
@@ -25,11 +37,23 @@ class Replay:
     array([[0.9, 0.9]], dtype=float32)
     """
 
-    def __init__(self, capacity: int, spec: Spec, gamma: float, n_step: int = 1, envs: int = 1) -> None:
-        self.capacity, self.gamma, self.n_step, self.envs = capacity, gamma, n_step, envs
+    def __init__(
+        self,
+        capacity: int,
+        spec: Spec,
+        gamma: float,
+        n_step: int = 1,
+        envs: int = 1,
+        windows: Windows = "cut",
+        folder: Path | None = None,
+    ) -> None:
+        self.gamma, self.n_step, self.envs, self.windows = gamma, n_step, envs, windows
         self.added = 0
+        self._sampled, self._stack = capacity, spec.obs.stack
+        self.capacity = capacity = capacity + (self._stack - 1) * envs  # rows that are stored
+        self._frames = Stacked(spec.obs) if self._stack > 1 else Plain(spec.obs)
         self._rows: Rows = {
-            "obs": spec.obs.zeros(capacity),
+            "obs": allocate(self._frames.stored, capacity, folder),
             "action": spec.action.array.zeros(capacity),
             "reward": np.zeros(capacity, np.float32),
             "terminated": np.zeros(capacity, np.bool_),
@@ -39,7 +63,7 @@ class Replay:
 
     @property
     def oldest(self) -> int:
-        """The first row that is still there."""
+        """The first row that is still stored."""
         return max(0, self.added - self.capacity)
 
     @property
@@ -61,12 +85,12 @@ class Replay:
         self._successors.pop(row - self.capacity, None)
         if row >= self.envs and not rows["last"][(row - self.envs) % self.capacity]:
             self._successors.pop(row - self.envs, None)
-        rows["obs"][slot] = obs
+        rows["obs"][slot] = self._frames.newest(obs)
         rows["action"][slot] = action
         rows["reward"][slot] = reward
         rows["terminated"][slot] = terminated
         rows["last"][slot] = terminated or truncated
-        self._successors[row] = np.array(next_obs, rows["obs"].dtype)
+        self._successors[row] = np.array(self._frames.newest(next_obs), rows["obs"].dtype, order="C")
         self.added = row + 1
 
     def cut(self, env: int = 0) -> None:
@@ -77,28 +101,63 @@ class Replay:
 
     def sample(self, generator: np.random.Generator, rounds: int, batch_size: int) -> Transition:
         """Draw (rounds, batch) transitions, uniformly with replacement."""
-        first = generator.integers(self.oldest, self.added, size=rounds * batch_size)
-        slot, rows = first % self.capacity, self._rows
-        reward, end = rows["reward"].take(slot), first
-        for k in range(1, self.n_step):
-            goes_on = ~rows["last"][end % self.capacity] & (end + self.envs < self.added)
-            end = end + self.envs * goes_on
-            reward = reward + np.where(goes_on, self.gamma**k, 0.0) * rows["reward"][end % self.capacity]
-        end_slot = end % self.capacity
+        first = self._draw(generator, rounds * batch_size)
+        rows, slots = self._rows, self._slots(first)
+        end, reward = self._follow(first, slots[-1])
+        *before, end_slot = self._slots(end)
         discount = self.gamma ** ((end - first) // self.envs + 1.0) * ~rows["terminated"].take(end_slot)
 
-        next_obs = rows["obs"].take((end + self.envs) % self.capacity, axis=0)
-        for index in np.flatnonzero(rows["last"].take(end_slot) | (end + self.envs >= self.added)):
-            next_obs[index] = self._successors[int(end[index])]
+        obs = self._frames.joined(rows["obs"], slots)
+        next_obs = self._frames.joined(rows["obs"], [*before, end_slot, (end + self.envs) % self.capacity][1:])
+        for index in np.flatnonzero(rows["last"].take(end_slot) | (end + self.envs >= self.added)).tolist():
+            self._frames.replace(next_obs, index, self._successors[int(end[index])])
 
         batch: tuple[Any, ...] = (  # JAX takes NumPy's arrays as they are
-            rows["obs"].take(slot, axis=0),
-            rows["action"].take(slot, axis=0),
+            obs,
+            rows["action"].take(slots[-1], axis=0),
             reward.astype(np.float32),
             discount.astype(np.float32),
             next_obs,
         )
         return Transition(*(field.reshape(rounds, batch_size, *field.shape[1:]) for field in batch))
+
+    def _draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
+        """The first rows of windows."""
+        oldest = max(0, self.added - self._sampled)
+        first = generator.integers(oldest, self.added, size=count)
+        if self.windows == "cut" or self.n_step == 1:
+            return first
+        for _ in range(TRIALS):
+            short = np.flatnonzero(~self._is_whole(first))
+            if not short.size:
+                return first
+            first[short] = generator.integers(oldest, self.added, size=short.size)
+        # Few rows have n steps left: find them all.
+        whole = np.flatnonzero(self._is_whole(np.arange(oldest, self.added))) + oldest
+        require(whole.size > 0, f"no episode so far has {self.n_step} steps: lower --n-step, or choose --windows cut.")
+        return whole[generator.integers(whole.size, size=count)]
+
+    def _is_whole(self, first: np.ndarray) -> np.ndarray:
+        return self._follow(first, first % self.capacity)[0] - first == (self.n_step - 1) * self.envs
+
+    def _follow(self, first: np.ndarray, slot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The last row of the window from each row, given with its slot, and the discounted sum of its rewards."""
+        rows, end = self._rows, first
+        reward = rows["reward"].take(slot)
+        for k in range(1, self.n_step):
+            goes_on = ~rows["last"][end % self.capacity] & (end + self.envs < self.added)
+            end = end + self.envs * goes_on
+            reward = reward + np.where(goes_on, self.gamma**k, 0.0) * rows["reward"][end % self.capacity]
+        return end, reward
+
+    def _slots(self, row: np.ndarray) -> list[np.ndarray]:
+        """The slots of the frames that a row has observed, the oldest first; the last one is the row's own."""
+        observed = [row]
+        for _ in range(1, self._stack):
+            before = observed[0] - self.envs
+            is_first = (before < self.oldest) | self._rows["last"][before % self.capacity]
+            observed.insert(0, np.where(is_first, observed[0], before))
+        return [row % self.capacity for row in observed]
 
     def rows(self, start: int, stop: int) -> Rows:
         """The rows from start to stop that are still there, as arrays for `restore`.

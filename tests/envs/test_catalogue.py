@@ -11,7 +11,7 @@ from smrl.envs.make import make
 from smrl.errors import SmrlError
 from smrl.types import Continuous
 
-HEAVY = ("dm_control", "gymnasium", "jax", "mujoco", "numpy", "pybullet")
+HEAVY = ("ale_py", "dm_control", "gymnasium", "jax", "mujoco", "numpy", "pybullet")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -20,7 +20,7 @@ def test_descriptions_name_what_is_there(family: str) -> None:
         pytest.skip("is an extra")
     found = ids(family)
     assert len(set(found)) == len(found)
-    named = set(re.findall(r"[\w/]+-\w+", families()[family])) - {"dmc/DOMAIN-TASK"}
+    named = {name for name in re.findall(r"[\w/-]+-\w+", families()[family]) if "DOMAIN" not in name}
     assert set(FAMILIES[family].tasks) <= named <= set(found)
 
 
@@ -34,7 +34,7 @@ def test_every_gym_mujoco_task_is_described() -> None:
 def test_what_is_listed_can_be_trained_on(family: str) -> None:
     for id in ids(family)[:4] + list(FAMILIES[family].tasks):
         environment = make(id)
-        assert isinstance(environment.spec.action, Continuous)
+        assert isinstance(environment.spec.action, Continuous) or family == "classic control"
         environment.close()
 
 
@@ -46,14 +46,16 @@ def test_describing_imports_no_environments() -> None:
 
 def test_missing_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     there = importlib.util.find_spec
-    missing = ("dm_control", "pybullet")
+    missing = ("dm_control", "pybullet", "ale_py")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in missing else there(name))
     told: dict[str, Any] = {name: re.findall(r"; needs (.*)", text) for name, text in families().items()}
     assert {name: need for name, need in told.items() if need} == {
         "PyBullet": ["smrl[pybullet]"],
         "DeepMind Control": ["smrl[dmc]"],
+        "DeepMind Control in images": ["smrl[dmc]"],
+        "Atari": ["smrl[atari]"],
     }
-    assert ids("PyBullet") == ids("DeepMind Control") == []
+    assert ids("PyBullet") == ids("DeepMind Control") == ids("Atari") == []
 
 
 def test_families_are_asked_for_by_their_names() -> None:

@@ -111,7 +111,8 @@ def test_every_task_has_its_names() -> None:
     for domain, task in TASKS:
         by_id = f"dm_control/{domain}-{task}-v0"
         assert by_id in gymnasium.registry
-        for name in (by_id, by_id[:-3], f"dmc/{domain}-{task}", f"dmc/{domain}-{task}".replace("_", "-")):
+        short = f"dmc/{domain}-{task}"
+        for name in (by_id, by_id[:-3], short, short.replace("_", "-"), short.replace("dmc/", "dmc-pixels/")):
             assert dmc.find(name) == (domain, task)
     assert len(dmc.names()) == len(set(dmc.names())) == len(TASKS)
     assert dmc.find("dmc/cup-catch") == dmc.find("dmc/ball_in_cup-catch") == ("ball_in_cup", "catch")

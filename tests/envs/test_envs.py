@@ -69,6 +69,7 @@ PENDULUM = vector(3, Continuous(1, (-2.0,), (2.0,), (1,)))
         (Grid, "Grid", vector(4, Continuous(2, (0.0, -3.0), (10.0, 1.0), (2, 1), "float64"))),
         (lambda: gymnasium.make("Pendulum-v1"), "Pendulum-v1", PENDULUM),
         ("CartPole-v1", "CartPole-v1", vector(4, Discrete(2))),
+        ("Acrobot-v1", "Acrobot-v1", vector(6, Discrete(3))),
         (of_spaces(actions=spaces.Discrete(3, start=-1)), "Toy", vector(2, Discrete(3, -1))),
         (broken_envs.Image, "Image", Spec(ArraySpec((6, 8, 3), "uint8"), UNIT)),
         (broken_envs.Entries, "Entries", vector(4, UNIT)),

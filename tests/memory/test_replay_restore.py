@@ -17,16 +17,21 @@ from smrl.runs import checkpoint
 from smrl.runs.checkpoint import Saved
 from smrl.types import ArraySpec, Continuous, Spec, Transition
 
-SPEC = Spec(ArraySpec((2,)), Continuous(1))
 GAMMA = 0.9
+Frames = tuple[int, ...]  # no two frames are the same
 
 
 class Step(NamedTuple):
-    obs: int  # no two observations are the same
+    obs: Frames
     reward: float
-    next_obs: int
+    next_obs: Frames
     terminated: bool
     last: bool
+
+
+def stacked(frames: Frames) -> np.ndarray:
+    """An observation of 2×1 pixels with two channels per frame."""
+    return np.concatenate([[[[n, -n]], [[2 * n, 7]]] for n in frames], axis=-1)
 
 
 class EveryRow:
@@ -44,11 +49,13 @@ class Restoring(RuleBasedStateMachine):
         capacity=st.integers(1, 20),
         envs=st.integers(1, 5),
         n_step=st.integers(1, 3),
+        stack=st.integers(1, 3),
         shards=st.sampled_from([2, 3, 50]),
     )
-    def begin(self, capacity: int, envs: int, n_step: int, shards: int) -> None:
-        self.shape: tuple[Any, ...] = (capacity, SPEC, GAMMA, n_step, envs)
-        self.capacity, self.envs, self.n_step, self.shards = capacity, envs, n_step, shards
+    def begin(self, capacity: int, envs: int, n_step: int, stack: int, shards: int) -> None:
+        spec = Spec(ArraySpec((2, 1, 2 * stack), "int32", stack), Continuous(1))
+        self.shape: tuple[Any, ...] = (capacity, spec, GAMMA, n_step, envs)
+        self.capacity, self.envs, self.n_step, self.stack, self.shards = capacity, envs, n_step, stack, shards
         self.replay, self.steps = Replay(*self.shape), list[Step]()
         self.saves: list[list[Step]] = []
         self.folder = Path(tempfile.mkdtemp())
@@ -58,10 +65,10 @@ class Restoring(RuleBasedStateMachine):
         for end in ends:
             row = len(self.steps)
             before = self.steps[row - self.envs] if row >= self.envs else None
-            first = before.next_obs if before and not before.last else 2 * row
-            step = Step(first, 1.0 + row % 7, 2 * row + 1, end == "terminated", end != "")
-            obs, next_obs = (np.array([number, -number]) for number in (step.obs, step.next_obs))
-            self.replay.add(obs, np.ones(1), step.reward, next_obs, step.terminated, end == "truncated")
+            obs = before.next_obs if before and not before.last else (2 * row,) * self.stack
+            step = Step(obs, 1.0 + row % 7, (*obs[1:], 2 * row + 1), end == "terminated", end != "")
+            pair = stacked(step.obs), stacked(step.next_obs)
+            self.replay.add(pair[0], np.ones(1), step.reward, pair[1], step.terminated, end == "truncated")
             self.steps.append(step)
 
     @rule(count=st.integers(1, 50))
@@ -106,7 +113,8 @@ class Restoring(RuleBasedStateMachine):
         if not self.steps:
             return
         oldest = max(0, len(self.steps) - self.capacity)
-        assert (self.replay.oldest, self.replay.added) == (oldest, len(self.steps))
+        assert self.replay.added == len(self.steps)
+        assert self.replay.oldest == max(0, oldest - (self.stack - 1) * self.envs), "with the frames of older rows"
         batch = self.replay.sample(EveryRow(), 1, len(self.steps) - oldest)  # type: ignore[arg-type]
         wanted = [self.expected(row) for row in range(oldest, len(self.steps))]
         for name, got, right in zip(Transition._fields, batch, zip(*wanted, strict=True), strict=True):
@@ -120,8 +128,8 @@ class Restoring(RuleBasedStateMachine):
             discount *= GAMMA
             if end.last:
                 break
-        obs, next_obs = self.steps[row].obs, end.next_obs
-        return (obs, -obs), (1,), reward, discount * (not end.terminated), (next_obs, -next_obs)
+        obs, next_obs = stacked(self.steps[row].obs), stacked(end.next_obs)
+        return obs, (1,), reward, discount * (not end.terminated), next_obs
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):

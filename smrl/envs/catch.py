@@ -1,0 +1,54 @@
+"""Catch: a ball falls through an image of 10×10 pixels, and a paddle at the bottom is to be under it."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+SIZE = 10  # pixels in each direction
+ZOOM = 16  # of a picture for people
+BRIGHT = 255
+
+
+class Catch(gymnasium.Env[np.ndarray, Any]):
+    """Actions: 0 left, 1 stay, 2 right. The ball lands after nine steps, for a reward of 1 if caught and -1 if not.
+
+    It starts in a random column, and every column can be reached in time.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.observation_space = Box(0, BRIGHT, (SIZE, SIZE, 1), np.uint8)
+        self.action_space = Discrete(3)
+        self.render_mode = render_mode
+        self._row = self._column = self._paddle = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Drop a ball."""
+        super().reset(seed=seed)
+        self._row, self._column, self._paddle = 0, int(self.np_random.integers(SIZE)), SIZE // 2
+        return self._image(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Move the paddle; the ball falls by one pixel."""
+        self._paddle = min(max(self._paddle + int(action) - 1, 0), SIZE - 1)
+        self._row += 1
+        has_landed = self._row == SIZE - 1
+        reward = (1.0 if self._paddle == self._column else -1.0) if has_landed else 0.0
+        return self._image(), reward, has_landed, False, {}
+
+    def render(self) -> Any:
+        """The image, large and in grey."""
+        return np.kron(self._image(), np.ones((ZOOM, ZOOM, 3), np.uint8)) if self.render_mode else None
+
+    def _image(self) -> np.ndarray:
+        image = np.zeros((SIZE, SIZE, 1), np.uint8)
+        image[self._row, self._column] = image[SIZE - 1, self._paddle] = BRIGHT
+        return image
+
+
+gymnasium.register("smrl/Catch-v0", entry_point=f"{__name__}:{Catch.__name__}")

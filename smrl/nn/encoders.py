@@ -1,8 +1,6 @@
 """Encoders of images: convolutions and the features that they leave."""
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
 
 import flax.linen as nn
 import jax
@@ -39,8 +37,8 @@ class Conv(nn.Module):
         shape = (self.kernel, self.kernel, x.shape[-1], self.filters)
         weights = self.param("kernel", nn.initializers.orthogonal(2**0.5), shape)
         bias = self.param("bias", nn.initializers.zeros, (self.filters,))
-        rule = convolve if jax.default_backend() == "cpu" else _convolve
-        return rule(x, weights, self.stride) + bias
+        convolve = convolve_by_rows if jax.default_backend() == "cpu" else convolve_by_xla
+        return convolve(x, weights, self.stride) + bias
 
 
 def side_after(side: int, kernels: Sequence[int], strides: Sequence[int]) -> int:
@@ -65,44 +63,32 @@ def check_size(shape: Sequence[int], kernels: Sequence[int], strides: Sequence[i
     )
 
 
-def _convolve(x: Array, weights: Array, stride: int) -> Array:
+def convolve_by_xla(x: Array, weights: Array, stride: int) -> Array:
+    """(batch, height, width, channels) and (kernel, kernel, channels, filters) → (batch, height′, width′, filters)."""
     return jax.lax.conv_general_dilated(
         x, weights, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def convolve(x: Array, weights: Array, stride: int) -> Array:
-    """A convolution whose gradient is fast on a CPU: that of the weights is one multiplication by patches.
+def convolve_by_rows(x: Array, weights: Array, stride: int) -> Array:
+    """The same by multiplications of matrices: for every row of the kernel one, with rows of patches.
 
-    XLA has no fast kernel for the weights' gradient of a strided convolution within a compiled loop.
+    Within a compiled loop XLA's CPU kernel for the gradient of a convolution is many times slower than this.
     """
-    return _convolve(x, weights, stride)
-
-
-def _forward(x: Array, weights: Array, stride: int) -> tuple[Array, tuple[Array, Array]]:
-    return _convolve(x, weights, stride), (x, weights)
-
-
-def _backward(stride: int, saved: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
-    x, weights = saved
-    (by_x,) = jax.linear_transpose(lambda x: _convolve(x, weights, stride), x)(slope)
-    columns = _patches(x, weights.shape[0], stride, slope.shape[1:3]).reshape(-1, weights[..., 0].size)
-    by_weights = columns.T @ slope.reshape(-1, slope.shape[-1])
-    return by_x, by_weights.reshape(weights.shape)
-
-
-def _patches(x: Array, size: int, stride: int, places: Any) -> Array:
-    """All squares of ``size`` pixels at (height, width) places, (batch, height, width, size · size · channels)."""
-    reach = [stride * (place - 1) + 1 for place in places]
-    slices = [
-        jax.lax.slice(
-            x, (0, row, column, 0), (len(x), row + reach[0], column + reach[1], x.shape[-1]), (1, stride, stride, 1)
-        )
-        for row in range(size)
-        for column in range(size)
-    ]
-    return jnp.concatenate(slices, axis=-1)
-
-
-convolve.defvjp(_forward, _backward)
+    kernel, _, channels, filters = weights.shape
+    batch, height, width, _ = x.shape
+    rows, columns = ((side - kernel) // stride + 1 for side in (height, width))
+    reach_down, reach_right = (stride * (places - 1) + 1 for places in (rows, columns))
+    patches = jnp.concatenate(  # (batch, height, columns, kernel · channels)
+        [
+            jax.lax.slice(x, (0, 0, left, 0), (batch, height, left + reach_right, channels), (1, 1, stride, 1))
+            for left in range(kernel)
+        ],
+        axis=-1,
+    )
+    y = jnp.zeros((batch * rows * columns, filters), x.dtype)
+    for top in range(kernel):
+        end = (batch, top + reach_down, columns, kernel * channels)
+        under = jax.lax.slice(patches, (0, top, 0, 0), end, (1, stride, 1, 1))
+        y += under.reshape(len(y), -1) @ weights[top].reshape(-1, filters)
+    return y.reshape(batch, rows, columns, filters)

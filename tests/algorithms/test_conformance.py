@@ -215,7 +215,7 @@ def test_actions_are_bounded_and_exploration_explores(name: str) -> None:
     explored = [algorithm.explore(state, obs, jnp.asarray(1), jax.random.key(seed)) for seed in (0, 0, 1)]
     action = spec_of(name).action
     for actions in (greedy, *explored):
-        assert (actions.shape[1:], actions.dtype) == (action.array.shape, action.array.dtype)
+        assert (actions.shape[1:], actions.dtype.name) == (action.array.shape, action.array.dtype)
         if isinstance(action, Discrete):
             assert set(np.unique(actions)) <= set(range(action.count))
         else:

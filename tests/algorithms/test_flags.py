@@ -71,8 +71,8 @@ def test_log_std_is_bounded(name: str) -> None:
     obs = batch().obs
     narrow, wide = made(name, log_std_min=-30, log_std_max=-20), made(name, log_std_min=5, log_std_max=6)
     state = narrow.init(KEY)
-    np.testing.assert_allclose(narrow.explore(state, obs, 0, KEY), narrow.exploit(state, obs), atol=1e-6)
-    assert np.median(np.abs(wide.explore(state, obs, 0, KEY))) > 0.999
+    np.testing.assert_allclose(narrow.explore(state, obs, jnp.int32(0), KEY), narrow.exploit(state, obs), atol=1e-6)
+    assert np.median(np.abs(wide.explore(state, obs, jnp.int32(0), KEY))) > 0.999
     with pytest.raises(SmrlError, match="log_std_min must be below log_std_max, but 3 is not below 2"):
         made(name, log_std_min=3)
 

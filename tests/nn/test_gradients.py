@@ -77,8 +77,8 @@ def test_clipping_bounds_the_norm_before_the_decay(limit: float) -> None:
     """The gradients have a norm of about 14."""
 
     def alter(gradient: Floats, values: Floats) -> Floats:
-        norm = np.linalg.norm(gradient)
-        return np.asarray(gradient * min(1, limit / norm) + 0.01 * values)
+        norm = float(np.linalg.norm(gradient))
+        return np.asarray(gradient * min(1.0, limit / norm) + 0.01 * values)
 
     slopes = SLOPES * np.linspace(1, 5, 60)[:, None]  # so that bounded gradients differ from scaled ones
     expected = in_float64(VALUES, slopes, alter=alter)

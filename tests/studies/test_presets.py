@@ -25,7 +25,7 @@ def test_the_three_presets_are_for_all_algorithms(name: str, preset: str) -> Non
     assert resolve(name, "Hopper-v4", preset).reuse == reuse
 
 
-AUTHORS = {
+AUTHORS: dict[str, dict[str, Any]] = {
     "ddpg": {},
     "td3": {},
     "sac": {"exploration": "mean-plus-noise"},
@@ -38,7 +38,7 @@ AUTHORS = {
     "tqc": {},
     "redq": {"exploration": "mean-plus-noise", "initialisation": "small-last", "critic_loss": "mean"},
 }
-ORIGINAL = {
+ORIGINAL: dict[str, dict[str, Any]] = {
     "ddpg": {"warmup": 25_000, "eval_every": 5_000},
     "td3": {"warmup": 25_000, "eval_every": 5_000},
     "sac": {"initialisation": "xavier", "adam_epsilon": 1e-7, "warmup": 10_000, "eval_episodes": 1},

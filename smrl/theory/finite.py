@@ -120,14 +120,14 @@ def q_smr_step(table: Floats, sample: Sample, rate: float | Floats, gamma: float
 
 def reuse_in_place(tables: Floats, sample: Sample, rate: float | Floats, gamma: float, times: int) -> None:
     """The reuse loop of the theorems on contiguous tables (R, S, A), without checks; independent of `smrl.reuse`."""
-    rows, states, actions = tables.shape
+    _, states, actions = tables.shape
     flat = tables.reshape(-1)  # a view; one flat index is faster than three
-    start = np.arange(rows) * (states * actions)
+    start = np.arange(0, flat.size, states * actions)
     here = start + sample.state * actions + sample.action
     after = start + sample.following * actions + np.arange(actions)[:, None]
     keep, gain, discount, value = 1 - rate, rate * sample.reward, rate * gamma, flat[here]
     for _ in range(times):
-        value = keep * value + (gain + discount * flat[after].max(0))
+        value = keep * value + (gain + discount * np.maximum.reduce(flat[after]))
         flat[here] = value
 
 

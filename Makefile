@@ -35,6 +35,7 @@ bench: install
 	$(BIN)/python -m benchmarks.checkpoints
 	$(BIN)/python -m benchmarks.tabular
 	$(BIN)/python -m benchmarks.environments
+	$(BIN)/python -m benchmarks.images
 
 format: install
 	$(BIN)/ruff check --fix .

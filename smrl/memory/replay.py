@@ -62,6 +62,11 @@ class Replay:
         self._successors: dict[int, np.ndarray] = {}  # row → what was observed after it
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return sum(values.nbytes for values in self._rows.values()) // self.capacity
+
+    @property
     def oldest(self) -> int:
         """The first row that is still stored."""
         return max(0, self.added - self.capacity)

@@ -1,8 +1,19 @@
 """Which rows of the replay memory share a file, so that there are few files and no row is written often."""
 
+import math
 from collections.abc import Iterable
 
 Shard = tuple[int, int]  # its first row, and the row after its last
+LARGEST = 2**28  # bytes of a shard, which is in memory as a whole while it is written or read
+
+
+def needed(capacity: int, row_bytes: int) -> int:
+    """How many shards `plan` must be allowed, so that none of them is larger than `LARGEST`.
+
+    >>> needed(1_000_000, 100), needed(1_000_000, 84 * 84 * 3)
+    (3, 631)
+    """
+    return math.ceil(8 * capacity * row_bytes / LARGEST)
 
 
 def plan(saved: Iterable[Shard], oldest: int, stop: int, capacity: int, limit: int) -> list[Shard]:

@@ -21,7 +21,7 @@ class Frozen:
     """
 
     def __init__(self, replay: Replay) -> None:
-        self.capacity, self.added = replay.capacity, replay.added
+        self.capacity, self.added, self.row_bytes = replay.capacity, replay.added, replay.row_bytes
         self.oldest, self.settled = replay.oldest, replay.settled
         self._replay = replay
         self._tail = replay.rows(replay.settled, replay.added)

@@ -23,13 +23,13 @@ import numpy as np
 
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay, Rows
-from smrl.memory.shards import Shard, plan
+from smrl.memory.shards import Shard, needed, plan
 from smrl.runs import manifests
 from smrl.runs.files import discard, load_arrays, save_arrays, sync, writing
 from smrl.runs.manifests import FORMAT
 
 KEPT = 2  # checkpoints
-SHARDS = 50  # of a checkpoint, at most
+SHARDS = 50  # of a checkpoint, at most, unless one would be too large for it
 
 
 class Saved(NamedTuple):
@@ -46,6 +46,10 @@ class Memory(Protocol):
 
     capacity: int
     added: int
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
 
     @property
     def oldest(self) -> int:
@@ -139,8 +143,8 @@ def _save_shards(folder: Path, replay: Memory) -> dict[str, str]:
     known: dict[str, str] = {}
     if newest and newest["format"] == FORMAT:
         known = {name: digest for name, digest in newest["replay"].items() if name.startswith("rows-")}
-    shards = {}
-    for start, stop in plan(map(_shard, known), replay.oldest, replay.settled, replay.capacity, SHARDS):
+    shards, limit = {}, max(SHARDS, needed(replay.capacity, replay.row_bytes))
+    for start, stop in plan(map(_shard, known), replay.oldest, replay.settled, replay.capacity, limit):
         name = f"rows-{start:012d}-{stop:012d}.npz"
         path = folder / "replay" / name
         is_there = name in known and newest and _has_size(path, newest.get("sizes", {}).get(name))

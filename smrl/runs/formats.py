@@ -128,7 +128,7 @@ def _from_format_1(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_format_2(config: dict[str, Any]) -> dict[str, Any]:
-    settings = {"reward_scale": 1.0} | config["settings"]
+    settings = {"reward_scale": 1.0, "windows": "cut"} | config["settings"]
     hyper = _DEFAULTS.get(settings["algorithm"], {}) | settings["hyper"]
     if flavour := hyper.pop("flavour", None):
         hyper |= _FLAVOURS[flavour]

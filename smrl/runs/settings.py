@@ -43,6 +43,8 @@ class Settings(Generic[Hyper]):
     """Factor on the rewards that are learned from; evaluations report rewards as they are."""
     n_step: Count = 1
     """Rewards in an n-step return."""
+    windows: Literal["cut", "whole"] = "cut"
+    """What the ends of episodes do to n-step returns: cut them short, or let only steps with n steps left be drawn."""
     envs: Count = 1
     """Environments to collect from in parallel; steps count in all of them together."""
     action_repeat: Count = 1

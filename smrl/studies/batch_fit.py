@@ -117,7 +117,7 @@ def measure_run(run: Run, updates: Sequence[int], batches: int, say: Callable[[s
     settings, directory = run.settings, RunDirectory(run.path)
     spec = Spec.from_json(directory.read_config()["spec"])
     algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
-    replay = Replay(settings.capacity, spec, settings.gamma, settings.n_step, settings.envs)
+    replay = Replay(settings.capacity, spec, settings.gamma, settings.n_step, settings.envs, settings.windows)
     saved = checkpoint.load(directory.checkpoint, say, replay)
     if saved is None:
         raise SmrlError(f"{run.path} has no checkpoint yet; train it first.")

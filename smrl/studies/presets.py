@@ -70,6 +70,7 @@ PRESETS: dict[str, Preset] = {
                 Row("*", {"action_repeat": 2}, f"dm[c_]*/{domain}*", "from code")
                 for domain in ("walker", "humanoid", "dog", "finger")
             ),
+            Row("*", {"action_repeat": 2}, "dmc-pixels/*"),
             Row("*", {"steps": 500_000}, "*MuJoCoEnv-v0"),
             *_by_robot("darc", "nu", Hopper=0.15, HalfCheetah=0.1, Walker2d=0.1, Ant=0.25),
             Row("darc", {"nu": 0.15}, "Walker2D*Env-v0", "from code"),

@@ -76,13 +76,13 @@ class Collector:
                 self.episodes[index] = self._new_episode(env, self._next_number())
         actions = self._choose(act, step)
         results = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]
-        for episode, action, result in zip(self.episodes, actions, results, strict=True):
+        for env, episode, action, result in zip(self.envs, self.episodes, actions, results, strict=True):
             next_obs, reward, terminated, truncated = result
             self.replay.add(episode.obs, action, self.settings.reward_scale * reward, next_obs, terminated, truncated)
             episode.obs = next_obs
             episode.actions.append(action)
             episode.total += reward
-            episode.over = terminated or truncated
+            episode.over = env.over  # a lost life terminates, but the game goes on
             if episode.over:
                 self._ended += 1
                 self._returned += episode.total
@@ -151,8 +151,8 @@ class Collector:
                 self.heed()
                 if is_over:
                     return False
-                obs, _, terminated, truncated = env.step(action)
-                is_over = terminated or truncated
+                obs, *_ = env.step(action)
+                is_over = env.over
         except EnvironmentFault:
             return False
         return is_over == was_over and np.array_equal(obs, last_obs)

@@ -31,6 +31,7 @@ from smrl.training.interruption import Interruption
 from smrl.training.learner import Learner
 from smrl.training.progress import Meter
 from smrl.training.recorder import Recorder
+from smrl.training.room import frames_folder
 from smrl.training.session import Session
 
 
@@ -50,7 +51,7 @@ class Trainer:
         settings: Settings[Any],
         session: Session,
         directory: RunDirectory,
-        make_env: Callable[[], Environment],
+        make_env: Callable[..., Environment],
         meter: Meter,
         hooks: Hooks,
         interruption: Interruption,
@@ -58,12 +59,14 @@ class Trainer:
     ) -> None:
         self.settings, self.session, self.directory, self.hooks = settings, session, directory, hooks
         self.make_env, self.meter, self.interruption, self.resources = make_env, meter, interruption, resources
-        envs = [self._opened(make_env()) for _ in range(settings.envs)]
+        envs = [self._opened(make_env(training=True)) for _ in range(settings.envs)]
         spec = envs[0].spec
         self.learner = Learner(settings, spec)
         learn_every = self.learner.algorithm.learn_every
         self.clock = Clock(settings.envs, settings.action_repeat, settings.warmup, learn_every)
-        self.replay = Replay(settings.capacity, spec, settings.gamma, settings.n_step, settings.envs)
+        folder = frames_folder(settings, spec, directory.path, meter.say)
+        shape = (settings.capacity, spec, settings.gamma, settings.n_step, settings.envs)
+        self.replay = Replay(*shape, settings.windows, folder)
         self.collector = Collector(settings, envs, self.replay, interruption.heed)
         self.writer = self._opened(Writer(directory.checkpoint, self.replay))
         self.seen = Run(directory.path, trust=True)  # the run as hooks see it

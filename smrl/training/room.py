@@ -2,6 +2,8 @@
 
 import math
 import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from smrl.errors import require
@@ -12,10 +14,11 @@ from smrl.types import ArraySpec, Spec
 def refuse_too_large(settings: Settings[Any], spec: Spec, rounds: int, memory: int | None = None) -> None:
     """Refuse a replay memory or batches that would take more than the memory of this machine."""
     memory = memory or _physical_memory()
-    transition = 2 * _bytes(spec.obs) + _bytes(spec.action.array) + 8
+    rest = _bytes(spec.action.array) + 8
+    stored = 0 if _is_on_disk(settings, spec, memory) else _bytes(spec.obs) // spec.obs.stack  # a frame is stored once
     needs = {
-        "capacity": settings.capacity * (transition - _bytes(spec.obs)),  # an observation is stored once
-        "batch_size": settings.batch_size * rounds * transition,
+        "capacity": settings.capacity * (stored + rest),
+        "batch_size": settings.batch_size * rounds * (2 * _bytes(spec.obs) + rest),
     }
     for name, need in needs.items():
         require(
@@ -23,6 +26,20 @@ def refuse_too_large(settings: Settings[Any], spec: Spec, rounds: int, memory: i
             f"{name} {getattr(settings, name):,} would take {_in_words(need)}, but this machine has "
             f"{_in_words(memory or 0)} of memory; lower --{name.replace('_', '-')}.",
         )
+
+
+def frames_folder(settings: Settings[Any], spec: Spec, run: Path, say: Callable[[str], None]) -> Path | None:
+    """The folder of the run where frames are to be stored in a file, None where they fit into memory."""
+    if not _is_on_disk(settings, spec, _physical_memory()):
+        return None
+    size = _in_words(settings.capacity * _bytes(spec.obs) // spec.obs.stack)
+    say(f"the replay memory of {size} is more than half of this machine's, so its frames are in a file in {run}.")
+    return run
+
+
+def _is_on_disk(settings: Settings[Any], spec: Spec, memory: int | None) -> bool:
+    frames = settings.capacity * _bytes(spec.obs) // spec.obs.stack
+    return spec.obs.stack > 1 and memory is not None and frames > memory / 2
 
 
 def _bytes(array: ArraySpec) -> int:

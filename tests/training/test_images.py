@@ -1,0 +1,76 @@
+"""Runs with images and discrete actions: frames in the replay memory, lives, and exact continuation."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from killing import outcome
+
+import smrl
+from smrl.memory import replay, shards
+from smrl.memory.frames import allocate
+from smrl.runs import checkpoint
+from smrl.runs.directory import RunDirectory
+from smrl.runs.files import load_arrays
+from smrl.training import room
+from smrl.types import ArraySpec
+
+SHORT: dict[str, Any] = {"reuse": 2, "warmup": 50, "eval_episodes": 1, "batch_size": 8, "quiet": True}
+SHORT |= {"hidden": (8,), "filters": (4,), "kernels": (3,), "strides": (2,)}
+
+
+@pytest.mark.parametrize(
+    ("env", "options"),
+    [
+        ("smrl/Catch-v0", {"n_step": 3, "windows": "whole"}),
+        ("BreakoutNoFrameskip-v4", {"image_size": 20, "envs": 2, "n_step": 3, "max_episode_steps": 200}),
+    ],
+)
+def test_a_run_with_images_continues_bit_for_bit(env: str, options: dict[str, Any], tmp_path: Path) -> None:
+    steps = {"steps": 400, "eval_every": 200, "capacity": 150} | SHORT | options
+    whole = smrl.train("dqn", env, runs=tmp_path / "whole", **steps)
+    # At step 297 a ball has just landed.
+    smrl.train("dqn", env, runs=tmp_path / "parts", **steps, on_step=lambda run, step: step >= 297)
+    parts = smrl.train("dqn", env, runs=tmp_path / "parts", **steps)
+    assert parts.record.steps.tolist() == [200, 400]
+    assert outcome(env, tmp_path / "parts") == outcome(env, tmp_path / "whole")
+    assert whole.settings.image_size == options.get("image_size")
+
+
+def test_a_lost_life_ends_no_episode(tmp_path: Path) -> None:
+    """It terminates for what is learned; the game, and so the episode, goes on."""
+    env = "BreakoutNoFrameskip-v4"
+    run = smrl.train("dqn", env, steps=130, eval_every=1000, image_size=20, **SHORT, runs=tmp_path)
+    saved = checkpoint.load(RunDirectory(run.path).checkpoint, print)
+    assert saved is not None
+    (episode,) = saved.facts["episodes"]
+    rows = [load_arrays(path) for path in sorted((run.path / "checkpoint" / "replay").iterdir())]
+    lost = np.concatenate([part["terminated"] for part in rows])
+    assert lost.sum() > 2 * (episode["number"] + 1), "a game has five lives"
+    np.testing.assert_array_equal(lost, np.concatenate([part["last"] for part in rows]))
+    assert {part["obs"].shape[1:] for part in rows} == {(1, 20 * 20)}, "a frame of a row"
+
+
+def test_frames_that_do_not_fit_into_memory_are_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = SHORT | {"steps": 150, "eval_every": 150, "image_size": 20, "capacity": 100}
+    here = smrl.train("dqn", "PongNoFrameskip-v4", **options, runs=tmp_path / "memory")
+    monkeypatch.setattr(room, "_physical_memory", lambda: 79_000)
+    said: list[str] = []
+    monkeypatch.setattr("smrl.training.progress.Unfailing.say", lambda self, sentence: said.append(sentence))
+    folders: list[Path | None] = []
+
+    def noted(spec: ArraySpec, count: int, folder: Path | None) -> np.ndarray:
+        folders.append(folder)
+        return allocate(spec, count, folder)
+
+    monkeypatch.setattr(replay, "allocate", noted)
+    monkeypatch.setattr(checkpoint, "SHARDS", 2)
+    monkeypatch.setattr(shards, "LARGEST", 10_000)
+    there = smrl.train("dqn", "PongNoFrameskip-v4", **options, runs=tmp_path / "disk")
+    assert any("is more than half of this machine's, so its frames are in a file" in sentence for sentence in said)
+    assert outcome("PongNoFrameskip-v4", tmp_path / "disk") == outcome("PongNoFrameskip-v4", tmp_path / "memory")
+    assert {path.name for path in there.path.iterdir()} == {path.name for path in here.path.iterdir()}
+    largest = max(path.stat().st_size for path in (there.path / "checkpoint" / "replay").iterdir())
+    assert largest < 20_000, "of 41,200 bytes in all"
+    assert folders == [there.path]

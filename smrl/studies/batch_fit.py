@@ -30,6 +30,7 @@ from smrl.studies.batch_fit_table import Fit, read, write
 from smrl.studies.launch import run_all
 from smrl.training.clock import Clock
 from smrl.training.progress import Board
+from smrl.training.room import frames_folder
 from smrl.training.session import Session
 from smrl.types import Algorithm, Array, Key, Spec, State, Transition
 
@@ -117,7 +118,8 @@ def measure_run(run: Run, updates: Sequence[int], batches: int, say: Callable[[s
     settings, directory = run.settings, RunDirectory(run.path)
     spec = Spec.from_json(directory.read_config()["spec"])
     algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
-    replay = Replay(settings.capacity, spec, settings.gamma, settings.n_step, settings.envs, settings.windows)
+    shape = (settings.capacity, spec, settings.gamma, settings.n_step, settings.envs)
+    replay = Replay(*shape, settings.windows, frames_folder(settings, spec, run.path, say))
     saved = checkpoint.load(directory.checkpoint, say, replay)
     if saved is None:
         raise SmrlError(f"{run.path} has no checkpoint yet; train it first.")

@@ -42,7 +42,9 @@ def test_killed_again_and_again(words: tuple[str, ...], tmp_path: Path) -> None:
             step = wait_for_checkpoint(process, killed, step)
         time.sleep(moments.uniform(0, 4) if kill % 2 == 0 else moments.uniform(0, 0.3))
         process.kill()
-        assert "Traceback" not in process.communicate()[1]
+        _, errors = process.communicate()
+        # glfw asks a process of its own for its version, which may be left with a broken pipe.
+        assert "Traceback" not in errors or 'File "<string>"' in errors, errors
         hits += process.returncode == -signal.SIGKILL
     code, _, errors = run(*command, killed)
     assert code == 0, errors

@@ -44,7 +44,7 @@ def test_a_whole_run(folder: Path) -> None:
         "DDPG, reuse 1, Pendulum-v1, seed 0",
         "actor_hidden 4",
         "30 of 30",
-        "format      2",
+        "format      3",
         "jax 0.",
         "state       whole",
     ):

@@ -25,7 +25,10 @@ Step = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 
 
 def make(name: str, **options: Any) -> "Game":
-    """Make a game by its Gymnasium id; sticky actions are as the id has them: none in v4, a quarter of them in v5."""
+    """Make a game by its Gymnasium id.
+
+    The id decides about sticky actions: v4 has none, and v5 repeats the previous action with a probability of 0.25.
+    """
     ale = importlib.import_module("ale_py")
     ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)  # it introduces itself otherwise
     try:

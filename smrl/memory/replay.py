@@ -156,7 +156,7 @@ class Replay:
         return end, reward
 
     def _slots(self, row: np.ndarray) -> list[np.ndarray]:
-        """The slots of the frames that a row has observed, the oldest first; the last one is the row's own."""
+        """The slots of all frames in the stack that a row observes, the oldest frame first and the newest last."""
         observed = [row]
         for _ in range(1, self._stack):
             before = observed[0] - self.envs

@@ -113,7 +113,7 @@ def varying(several: Sequence[Settings]) -> list[str]:
         groups.setdefault((row["env"], row["algorithm"]), []).append(row)
 
     def differs(name: str, among: list[dict[str, Any]]) -> bool:
-        return len({_canonical(row[name]) if name in row else None for row in among}) > 1
+        return len({None if row.get(name) is None else _canonical(row[name]) for row in among}) > 1
 
     return [
         name

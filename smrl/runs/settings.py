@@ -8,6 +8,7 @@ import tyro
 
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
+from smrl.memory.replay import Windows
 from smrl.runs import identity
 from smrl.smr.rules import Schedule, rule_of
 from smrl.validation import Count, Index, Positive, Seed, Share, convert, validate
@@ -43,7 +44,7 @@ class Settings(Generic[Hyper]):
     """Factor on the rewards that are learned from; evaluations report rewards as they are."""
     n_step: Count = 1
     """Rewards in an n-step return."""
-    windows: Literal["cut", "whole"] = "cut"
+    windows: Windows = "cut"
     """What the ends of episodes do to n-step returns: cut them short, or let only steps with n steps left be drawn."""
     envs: Count = 1
     """Environments to collect from in parallel; steps count in all of them together."""

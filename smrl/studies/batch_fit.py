@@ -30,7 +30,7 @@ from smrl.studies.batch_fit_table import Fit, read, write
 from smrl.studies.launch import run_all
 from smrl.training.clock import Clock
 from smrl.training.progress import Board
-from smrl.training.room import frames_folder
+from smrl.training.room import replay_of
 from smrl.training.session import Session
 from smrl.types import Algorithm, Array, Key, Spec, State, Transition
 
@@ -118,8 +118,7 @@ def measure_run(run: Run, updates: Sequence[int], batches: int, say: Callable[[s
     settings, directory = run.settings, RunDirectory(run.path)
     spec = Spec.from_json(directory.read_config()["spec"])
     algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
-    shape = (settings.capacity, spec, settings.gamma, settings.n_step, settings.envs)
-    replay = Replay(*shape, settings.windows, frames_folder(settings, spec, run.path, say))
+    replay = replay_of(settings, spec, run.path, say)
     saved = checkpoint.load(directory.checkpoint, say, replay)
     if saved is None:
         raise SmrlError(f"{run.path} has no checkpoint yet; train it first.")

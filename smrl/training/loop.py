@@ -14,7 +14,6 @@ import numpy as np
 
 from smrl.envs.environment import Environment, EnvironmentFault
 from smrl.errors import SmrlError
-from smrl.memory.replay import Replay
 from smrl.plugins import in_words
 from smrl.runs import checkpoint
 from smrl.runs.background import Writer
@@ -31,7 +30,7 @@ from smrl.training.interruption import Interruption
 from smrl.training.learner import Learner
 from smrl.training.progress import Meter
 from smrl.training.recorder import Recorder
-from smrl.training.room import frames_folder
+from smrl.training.room import replay_of
 from smrl.training.session import Session
 
 
@@ -64,9 +63,7 @@ class Trainer:
         self.learner = Learner(settings, spec)
         learn_every = self.learner.algorithm.learn_every
         self.clock = Clock(settings.envs, settings.action_repeat, settings.warmup, learn_every)
-        folder = frames_folder(settings, spec, directory.path, meter.say)
-        shape = (settings.capacity, spec, settings.gamma, settings.n_step, settings.envs)
-        self.replay = Replay(*shape, settings.windows, folder)
+        self.replay = replay_of(settings, spec, directory.path, meter.say)
         self.collector = Collector(settings, envs, self.replay, interruption.heed)
         self.writer = self._opened(Writer(directory.checkpoint, self.replay))
         self.seen = Run(directory.path, trust=True)  # the run as hooks see it

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from smrl.errors import require
+from smrl.memory.replay import Replay
 from smrl.runs.settings import Settings
 from smrl.types import ArraySpec, Spec
 
@@ -28,13 +29,21 @@ def refuse_too_large(settings: Settings[Any], spec: Spec, rounds: int, memory: i
         )
 
 
-def frames_folder(settings: Settings[Any], spec: Spec, run: Path, say: Callable[[str], None]) -> Path | None:
-    """The folder of the run where frames are to be stored in a file, None where they fit into memory."""
-    if not _is_on_disk(settings, spec, _physical_memory()):
-        return None
-    size = _in_words(settings.capacity * _bytes(spec.obs) // spec.obs.stack)
-    say(f"the replay memory of {size} is more than half of this machine's, so its frames are in a file in {run}.")
-    return run
+def replay_of(settings: Settings[Any], spec: Spec, run: Path, say: Callable[[str], None]) -> Replay:
+    """The empty replay memory of a run; frames that do not fit into memory are in a file in the folder of the run."""
+    is_on_disk = _is_on_disk(settings, spec, _physical_memory())
+    if is_on_disk:
+        size = _in_words(settings.capacity * _bytes(spec.obs) // spec.obs.stack)
+        say(f"the replay memory of {size} is more than half of this machine's, so its frames are in a file in {run}.")
+    return Replay(
+        settings.capacity,
+        spec,
+        settings.gamma,
+        settings.n_step,
+        settings.envs,
+        settings.windows,
+        folder=run if is_on_disk else None,
+    )
 
 
 def _is_on_disk(settings: Settings[Any], spec: Spec, memory: int | None) -> bool:

@@ -85,7 +85,9 @@ def update_speed(name: str, reuse: int) -> tuple[float, float]:
     state = jax.eval_shape(algorithm.init, key)
 
     def flop(index: int) -> float:
-        tick = Tick(jnp.asarray(2), jnp.asarray(index), rounds, key)  # constants: XLA knows which branch is taken
+        tick = Tick(
+            jnp.asarray(2), jnp.asarray(index), rounds, key, jnp.asarray(1)
+        )  # constants: XLA knows which branch is taken
         update = jax.jit(lambda state, batch: algorithm.update(state, batch, tick, key))
         cost: Any = update.lower(state, jax.tree.map(lambda field: field[0], batches)).compile().cost_analysis()
         return float(cost["flops"])

@@ -154,6 +154,7 @@ class Tick(NamedTuple):
     round: Array  # which fresh batch of this learning step, from 0
     rounds: int  # fresh batches per learning step
     batch_key: Key  # randomness that all reuses of one batch share
+    agent_step: Array  # agent steps before the one that is learned after, in all environments together
 
 
 class Appraisal(NamedTuple):
@@ -174,7 +175,7 @@ class Algorithm(Generic[State]):
     """A bundle of pure functions. Observations and actions carry a leading batch axis."""
 
     init: Callable[[Key], State]
-    explore: Callable[[State, Any, Array, Key], Array]  # state, obs, step, key → action while training
+    explore: Callable[[State, Any, Array, Key], Array]  # state, obs, agent steps so far, key → action while training
     exploit: Callable[[State, Any], Array]  # state, obs → action of the greedy policy
     update: Callable[[State, Transition, Tick, Key], tuple[State, Metrics]]  # ONE update on ONE batch
     td_error: Callable[[State, Transition, Key], Array]  # state, batch, key → Q − target, (batch,); learns nothing

@@ -4,7 +4,8 @@ from smrl.algorithms import registry
 from smrl.types import ArraySpec, Continuous, Spec
 
 DISCRETE = ("dqn",)
-CONTINUOUS = [name for name in registry.names() if name not in DISCRETE]
+FROM_IMAGES = ("sac_pixels", "drqv2")
+CONTINUOUS = [name for name in registry.names() if name not in DISCRETE + FROM_IMAGES]
 
 
 def vectors(obs: int, actions: int) -> Spec:

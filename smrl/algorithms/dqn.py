@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from smrl.algorithms.parts.acceptance import discrete_control
-from smrl.algorithms.parts.hyperparameters import Optimisation
+from smrl.algorithms.parts.images import Convolutions
 from smrl.errors import require
 from smrl.nn import gradients, targets
 from smrl.nn.encoders import Encoder, check_size
@@ -25,7 +25,7 @@ from smrl.validation import Count, Share, Sizes
 
 
 @dataclass(frozen=True, kw_only=True)
-class DQN(Optimisation):
+class DQN(Convolutions):
     """Hyperparameters of DQN; the defaults are those of the code that the paper ran."""
 
     learning_rate: float = 1e-4
@@ -34,9 +34,7 @@ class DQN(Optimisation):
     filters: Sizes = (32, 64, 32)
     """Filters of the convolutions, where there are images."""
     kernels: Sizes = (8, 4, 3)
-    """Sides of the convolutions' kernels, in pixels."""
     strides: Sizes = (4, 2, 1)
-    """Strides of the convolutions, in pixels."""
     learn_every: Count = 4
     """Agent steps per learning step."""
     target_every: Count = 1_000
@@ -44,7 +42,7 @@ class DQN(Optimisation):
     epsilon: Share = 0.01
     """Probability ε of a random action, once it has fallen from 1."""
     epsilon_steps: Count | None = None
-    """Environment steps in which ε falls from 1; by default a tenth of --steps."""
+    """Agent steps in which ε falls from 1; by default a tenth of those that --steps makes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,14 +51,9 @@ class DQN(Optimisation):
             f"target_every must be a multiple of the {self.learn_every} agent steps per learning step, not "
             f"{self.target_every}.",
         )
-        require(
-            len(self.filters) == len(self.kernels) == len(self.strides),
-            f"filters, kernels and strides must be as many, not {len(self.filters)}, {len(self.kernels)} and "
-            f"{len(self.strides)}.",
-        )
 
     def for_steps(self, steps: int) -> "DQN":
-        """These hyperparameters in a run of so many environment steps."""
+        """These hyperparameters in a run of so many agent steps."""
         return dataclasses.replace(self, epsilon_steps=self.epsilon_steps or max(1, steps // 10))
 
 

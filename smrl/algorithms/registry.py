@@ -60,6 +60,8 @@ _BUILT_IN = {
     "darc": "double actors regularised critics",
     "tqc": "truncated quantile critics",
     "redq": "randomised ensembled double Q-learning",
+    "sac_pixels": "soft actor-critic from images",
+    "drqv2": "DrQ-v2: DDPG from images that are shifted at random",
     "dqn": "deep Q-network, for discrete actions",
 }
 _entries = {name: Entry(name, title, f"smrl.algorithms.{name}:{name}") for name, title in _BUILT_IN.items()}

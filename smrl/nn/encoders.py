@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from smrl.errors import require
+from smrl.nn.convolution import convolve
+from smrl.nn.networks import Start, orthogonal
 from smrl.types import Array
+
+ORTHOGONAL = orthogonal(2**0.5)
 
 
 class Encoder(nn.Module):
@@ -16,29 +19,32 @@ class Encoder(nn.Module):
     filters: Sequence[int]
     kernels: Sequence[int]
     strides: Sequence[int]
+    centre: float = 0.0
+    """Brightness that becomes zero, as a share of 255."""
+    start: Start = ORTHOGONAL
 
     @nn.compact
     def __call__(self, images: Array) -> Array:  # (batch, features)
-        x = jnp.asarray(images, jnp.float32) / 255
+        x = jnp.asarray(images, jnp.float32) / 255 - self.centre
         for filters, kernel, stride in zip(self.filters, self.kernels, self.strides, strict=True):
-            x = nn.relu(Conv(filters, kernel, stride)(x))
+            x = nn.relu(Conv(filters, kernel, stride, self.start)(x))
         return x.reshape(len(x), -1)
 
 
 class Conv(nn.Module):
-    """A square convolution without padding, with orthogonal weights of gain √2 and zero biases."""
+    """A square convolution without padding."""
 
     filters: int
     kernel: int
     stride: int
+    start: Start = ORTHOGONAL
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         shape = (self.kernel, self.kernel, x.shape[-1], self.filters)
-        weights = self.param("kernel", nn.initializers.orthogonal(2**0.5), shape)
-        bias = self.param("bias", nn.initializers.zeros, (self.filters,))
-        convolve = convolve_by_rows if jax.default_backend() == "cpu" else convolve_by_xla
-        return convolve(x, weights, self.stride) + bias
+        kernel_init, bias_init = self.start(self.kernel**2 * x.shape[-1], False)
+        weights = self.param("kernel", kernel_init, shape)
+        return convolve(x, weights, self.stride) + self.param("bias", bias_init, (self.filters,))
 
 
 def side_after(side: int, kernels: Sequence[int], strides: Sequence[int]) -> int:
@@ -61,34 +67,3 @@ def check_size(shape: Sequence[int], kernels: Sequence[int], strides: Sequence[i
         f"images of {shape[0]}×{shape[1]} are too small for convolutions of {'×, '.join(map(str, kernels))}×; choose "
         "smaller --kernels and --strides, or larger images.",
     )
-
-
-def convolve_by_xla(x: Array, weights: Array, stride: int) -> Array:
-    """(batch, height, width, channels) and (kernel, kernel, channels, filters) → (batch, height′, width′, filters)."""
-    return jax.lax.conv_general_dilated(
-        x, weights, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
-
-
-def convolve_by_rows(x: Array, weights: Array, stride: int) -> Array:
-    """The same by multiplications of matrices: for every row of the kernel one, with rows of patches.
-
-    Within a compiled loop XLA's CPU kernel for the gradient of a convolution is many times slower than this.
-    """
-    kernel, _, channels, filters = weights.shape
-    batch, height, width, _ = x.shape
-    rows, columns = ((side - kernel) // stride + 1 for side in (height, width))
-    reach_down, reach_right = (stride * (places - 1) + 1 for places in (rows, columns))
-    patches = jnp.concatenate(  # (batch, height, columns, kernel · channels)
-        [
-            jax.lax.slice(x, (0, 0, left, 0), (batch, height, left + reach_right, channels), (1, 1, stride, 1))
-            for left in range(kernel)
-        ],
-        axis=-1,
-    )
-    y = jnp.zeros((batch * rows * columns, filters), x.dtype)
-    for top in range(kernel):
-        end = (batch, top + reach_down, columns, kernel * channels)
-        under = jax.lax.slice(patches, (0, top, 0, 0), end, (1, stride, 1, 1))
-        y += under.reshape(len(y), -1) @ weights[top].reshape(-1, filters)
-    return y.reshape(batch, rows, columns, filters)

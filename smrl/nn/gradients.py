@@ -65,5 +65,10 @@ def descend(
 ) -> tuple[Trained, Metrics]:
     """One optimiser step on ``loss(params) → value, metrics``."""
     gradient, metrics = jax.grad(loss, has_aux=True)(trained.params)
+    return step(trained, gradient, optimiser), metrics
+
+
+def step(trained: Trained, gradient: Params, optimiser: optax.GradientTransformation) -> Trained:
+    """One optimiser step along a gradient."""
     change, memory = optimiser.update(gradient, trained.optimiser, trained.params)
-    return Trained(optax.apply_updates(trained.params, change), memory), metrics
+    return Trained(optax.apply_updates(trained.params, change), memory)

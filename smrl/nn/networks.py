@@ -51,6 +51,11 @@ def xavier(heads: int = 1) -> Start:
     return start
 
 
+def orthogonal(gain: float = 1.0) -> Start:
+    """Orthogonal weights of this gain, and zero biases."""
+    return lambda fan_in, last: (nn.initializers.orthogonal(gain), nn.initializers.zeros)
+
+
 class MLP(nn.Module):
     """Multi-layer perceptron with a linear output layer.
 

@@ -21,6 +21,7 @@ Settings = Mapping[str, Any]
 
 ALWAYS_SHOWN = ("env", "algorithm", "reuse")  # in a label or beside it, whether they vary or not
 LONGEST_NAME = 120
+NAMES = {"drqv2": "DrQ-v2", "sac_pixels": "SAC from images"}  # of algorithms for people, where not in capitals
 
 # Words of folder names that are shorter than the names of the settings.
 _WORDS = {
@@ -139,7 +140,7 @@ def label(settings: Settings, names: Sequence[str]) -> str:
 
 def algorithm_words(algorithm: str) -> str:
     """An algorithm's name for people: SAC, but my_module:cem as it is."""
-    return algorithm if ":" in algorithm else algorithm.upper()
+    return algorithm if ":" in algorithm else NAMES.get(algorithm, algorithm.upper())
 
 
 def reuse_words(reuse: str) -> str:

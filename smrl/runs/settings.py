@@ -126,7 +126,8 @@ def make_settings(algorithm: str, env: str, **values: Any) -> Settings[Any]:
     validate(hyper)
     rest = {name: value for name, value in values.items() if name not in hyper_names}
     if hasattr(hyper, "for_steps"):
-        hyper = hyper.for_steps(convert("steps", rest.get("steps", known["steps"]), Count))
+        steps, repeat = (convert(name, rest.get(name, known[name]), Count) for name in ("steps", "action_repeat"))
+        hyper = hyper.for_steps(steps // repeat)
     return Settings(algorithm=algorithm, env=env, hyper=hyper, **rest)
 
 

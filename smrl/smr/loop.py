@@ -91,13 +91,13 @@ def reset(algorithm: Algorithm[State], learned: Learned[State], key: Key) -> Lea
 
 
 def learner(
-    algorithm: Algorithm[State], rule: Rule, fresh_batches: int = 1
+    algorithm: Algorithm[State], rule: Rule, fresh_batches: int = 1, action_repeat: int = 1
 ) -> Callable[[Learned[State], Transition, Array | int, Array | int, Key], tuple[Learned[State], Metrics]]:
     """Make ``learn(learned, batches, step, env_step, key)``: all that an algorithm learns in one learning step.
 
     Every field of ``batches`` has two leading axes, (rounds, batch), where rounds are those of the algorithm times
     ``fresh_batches``, the update-to-data ratio. ``step`` counts learning steps and ``env_step`` environment steps, both
-    from 1. Compiled once; the state is donated.
+    from 1; every agent step makes ``action_repeat`` of the latter. Compiled once; the state is donated.
     """
     rounds = algorithm.rounds * fresh_batches
 
@@ -105,17 +105,18 @@ def learner(
         learned: Learned[State], batches: Transition, step: Array, env_step: Array, key: Key
     ) -> tuple[Learned[State], Metrics]:
         times = jnp.asarray(rule.times(learned.rule, env_step), jnp.int32)
+        agent_step = (env_step - 1) // action_repeat
 
         def one_round(state: State, item: tuple[Array, Transition]) -> tuple[State, Metrics]:
             index, batch = item
             update_key, batch_key = jax.random.split(jax.random.fold_in(key, index))
-            tick = Tick(step, index, rounds, batch_key)
+            tick = Tick(step, index, rounds, batch_key, agent_step)
             return repeat(
                 lambda *args: algorithm.update(args[0], args[1], tick, args[2]), state, batch, update_key, times
             )
 
         state, reports = jax.lax.scan(one_round, learned.state, (jnp.arange(rounds), batches))
-        state = algorithm.settle(state, Tick(step, jnp.asarray(rounds), rounds, key))
+        state = algorithm.settle(state, Tick(step, jnp.asarray(rounds), rounds, key, agent_step))
         report = jax.tree.map(lambda leaf: jnp.nanmean(leaf, axis=0), reports)
         carry = rule.observe(learned.rule, report)
         return Learned(state, carry, learned.batches + rounds, learned.updates + rounds * times), report

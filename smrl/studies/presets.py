@@ -51,6 +51,11 @@ SMALL_DQN = {  # for tasks that take minutes
     **{"learning_rate": 5e-4, "hidden": (128, 128), "learn_every": 1, "target_every": 100},
     **{"epsilon": 0.05, "epsilon_steps": 2_000},
 }
+WALKER = ("stand", "walk", "run")
+SLOWER_NOISE = (  # of DrQ-v2: its authors' tasks of medium difficulty
+    *("acrobot-swingup", "cartpole-swingup-sparse", "cheetah-run", "finger-turn-*", "hopper-hop"),
+    *("quadruped-*", "reacher-*", "walker-run"),
+)
 ORIGINAL_REDQ = {
     "initialisation": "xavier",
     "log_prob_floor": 1e-6,
@@ -79,6 +84,14 @@ PRESETS: dict[str, Preset] = {
             *_by_robot("tqc", "dropped", Hopper=5, HalfCheetah=0, Walker2d=2, Ant=2),
             Row("redq", {"reuse": 5, "fresh_batches": 20}),
             *_by_robot("redq", "target_entropy", False, Hopper=-1, HalfCheetah=-3, Walker2d=-3, Ant=-4, Humanoid=-2),
+            Row("sac_pixels", {"reuse": 5, "steps": 100_000}),
+            Row("drqv2", {"reuse": 5, "steps": 500_000}),
+            Row("drqv2", {"warmup": 4_000, "n_step": 3, "windows": "whole"}, source="from code"),
+            *(Row("drqv2", {"n_step": 1, "batch_size": 512}, f"*/walker-{verb}", "from code") for verb in WALKER),
+            *(Row("drqv2", {"noise_steps": 500_000}, f"*/{task}", "from code") for task in SLOWER_NOISE),
+            Row("drqv2", {"noise_steps": 2_000_000, "learning_rate": 8e-5}, "*/humanoid-*", "from code"),
+            Row("drqv2", {"features": 100}, "*/humanoid-*", "from code"),
+            Row("drqv2", {"capacity": 100_000}, "*/quadruped-run", "from code"),
             Row("dqn", {"eval_every": 5_000}),
             Row("dqn", {"batch_size": 32, "warmup": 10_000, "warmup_actions": "policy"}, source="from code"),
             *(Row("dqn", {"steps": 4_000_000, "reuse": 2}, tasks) for tasks in ATARI),
@@ -112,6 +125,8 @@ PRESETS: dict[str, Preset] = {
             Row("darc", {"warmup": 10_000, "eval_every": 5_000}),
             Row("tqc", {"reuse": 1}),
             Row("redq", {"reuse": 1, **ORIGINAL_REDQ, "eval_episodes": 1}),
+            Row("drqv2", {"reuse": 1, "eval_every": 10_000}),
+            Row("dqn", {"reuse": 1}),
         ),
     ),
     "lr": Preset(

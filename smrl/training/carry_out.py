@@ -14,6 +14,7 @@ from smrl.runs.directory import RunDirectory
 from smrl.runs.repair import mend
 from smrl.runs.run import Run
 from smrl.runs.settings import Settings
+from smrl.training.advice import cost_of_reuse
 from smrl.training.interruption import Interrupted, Interruption
 from smrl.training.loop import Hooks, Trainer
 from smrl.training.progress import Meter, Unfailing
@@ -39,8 +40,9 @@ def carry_out(
     with ExitStack() as resources:
         with closing(make_env()) as env:  # one that cannot be made is refused before anything is written
             spec, notes = env.spec, env.notes
-        for note in notes:
-            meter.say(note)
+        for note in (*notes, cost_of_reuse(settings)):
+            if note:
+                meter.say(note)
         directory = RunDirectory.of(settings, runs)
         if not directory.path.exists():
             runtime.start(session.threads)

@@ -31,7 +31,8 @@ class Learner:
         self._sums: dict[str, tuple[float, int]] = {}  # sum and number of each metric's values since they were taken
         rule = rule_of(settings.reuse)
         explore_key, learn_key = key(settings.seed, Purpose.EXPLORE), key(settings.seed, Purpose.LEARN)
-        learn = loop.learner(algorithm, rule, settings.fresh_batches)
+        repeat = settings.action_repeat
+        learn = loop.learner(algorithm, rule, settings.fresh_batches, repeat)
         self._start = jax.jit(lambda key: loop.start(algorithm, rule, key))
         self._reset = jax.jit(lambda learned, key: loop.reset(algorithm, learned, key))
         self._learn = jax.jit(
@@ -42,7 +43,7 @@ class Learner:
         obs = spec.example().obs
         self.exploit = Reader(algorithm.exploit, self.template.state, obs)
         self.explore = Reader(
-            lambda state, obs, step: algorithm.explore(state, obs, step, at(explore_key, step)),
+            lambda state, obs, step: algorithm.explore(state, obs, step // repeat, at(explore_key, step)),
             *(self.template.state, obs, 0),
         )
 

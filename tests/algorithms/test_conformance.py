@@ -14,15 +14,25 @@ from smrl.algorithms import registry
 from smrl.errors import SmrlError
 from smrl.nn.networks import Ensemble
 from smrl.runs.arrays import from_arrays, to_arrays
+from smrl.runs.identity import algorithm_words
 from smrl.smr import loop
 from smrl.smr.rules import rule_of
 from smrl.types import Algorithm, ArraySpec, Continuous, Discrete, Spec, Tick, Transition
 
 SPEC = vectors(5, 2)
-SPECS = {"dqn": Spec(ArraySpec((5,)), Discrete(3))}  # of the others: vectors in, vectors out
+IMAGES = Spec(ArraySpec((12, 12, 2), "uint8"), Continuous(2))
+SPECS = {  # of the others: vectors in, vectors out
+    "dqn": Spec(ArraySpec((5,)), Discrete(3)),
+    "sac_pixels": IMAGES,
+    "drqv2": IMAGES,
+}
 BATCH = 16
 SMALL: dict[str, Any] = {"actor_hidden": (32, 32), "critic_hidden": (32, 32)}
+SMALL_ENCODER: dict[str, Any] = SMALL | {"filters": (8, 8), "kernels": (3, 3), "strides": (2, 1), "features": 16}
+SMALL_ENCODER |= {"learning_rate": 1e-3}
 SIZES: dict[str, Any] = {  # of the others: the small ones
+    "sac_pixels": SMALL_ENCODER | {"augmentation": "batch", "shift": 2, "initialisation": "orthogonal"},
+    "drqv2": SMALL_ENCODER | {"augmentation": "reuse", "learn_every": 1, "noise_steps": 10},
     "tqc": SMALL | {"critics": 2, "atoms": 5},
     "redq": SMALL | {"critics": 3},
     "dqn": {"hidden": (32, 32), "learning_rate": 3e-4, "learn_every": 1, "target_every": 2, "epsilon_steps": 10},
@@ -38,6 +48,8 @@ OPTIMISER_STEPS: dict[str, dict[str, tuple[int, int]]] = {
     "darc": {"actors": (1, 1), "critics": (1, 1)},
     "tqc": {"actor": (1, 1), "critics": (1, 1), "log_alpha": (1, 1)},
     "redq": {"actor": (1, 1), "critics": (3, 3), "log_alpha": (1, 1)},
+    "sac_pixels": dict.fromkeys(("encoder", "actor", "critics", "log_alpha"), (1, 1)),
+    "drqv2": dict.fromkeys(("encoder", "actor", "critics"), (1, 1)),
     "dqn": {"critics": (1, 1)},
 }
 # name → whether the target networks move at an odd and at an even environment step
@@ -80,7 +92,7 @@ def update(name: str) -> Any:
     algorithm = make(name)
 
     def once(state: Any, batch: Transition, step: Any, index: Any, batch_key: Any, key: Any) -> Any:
-        return algorithm.update(state, batch, Tick(step, index, rounds(name), batch_key), key)
+        return algorithm.update(state, batch, Tick(step, index, rounds(name), batch_key, step - 1), key)
 
     return jax.jit(once)
 
@@ -102,7 +114,16 @@ def batches(name: str, seed: int = 0) -> Transition:
 
     discount: Any = np.where(draw.random((count, BATCH)) < 0.2, 0, 0.99).astype(np.float32)
     actions = action.random(draw, count * BATCH).reshape(count, BATCH, *action.array.shape)
-    return Transition(normal(5), actions, normal(), discount, normal(5))
+    seen, then = (observations(name, draw, count, BATCH) for _ in range(2))
+    return Transition(seen, actions, normal(), discount, then)
+
+
+def observations(name: str, draw: np.random.Generator, *leading: int) -> Any:
+    obs = spec_of(name).obs
+    if obs.dtype == "uint8":  # a shade and some noise: shifted images stay alike, so that they can be told apart
+        shades = draw.integers(0, 248, (*leading, 1, 1, obs.shape[-1]), np.uint8)
+        return shades + draw.integers(0, 8, (*leading, *obs.shape), np.uint8)
+    return draw.standard_normal((*leading, *obs.shape), np.float32)
 
 
 def manual(name: str, state: Any, data: Transition, step: int, key: Any, times: int) -> tuple[Any, dict[str, Any]]:
@@ -114,7 +135,9 @@ def manual(name: str, state: Any, data: Transition, step: int, key: Any, times: 
         for m in range(times):
             state, report = update(name)(state, batch, step, index, batch_key, jax.random.fold_in(update_key, m))
             reports.append(report)
-    state = make(name).settle(state, Tick(jnp.asarray(step), jnp.asarray(rounds(name)), rounds(name), key))
+    state = make(name).settle(
+        state, Tick(jnp.asarray(step), jnp.asarray(rounds(name)), rounds(name), key, jnp.asarray(step - 1))
+    )
     means = {name: np.array([report[name] for report in reports]) for name in reports[0]}
     return state, {name: np.mean(v[~np.isnan(v)]) if not np.isnan(v).all() else np.nan for name, v in means.items()}
 
@@ -195,7 +218,7 @@ def test_counts_of_updates(name: str, step: int) -> None:
 @every_algorithm
 def test_an_appraisal_is_of_the_policy_by_all_critics(name: str) -> None:
     algorithm, state = make(name), start(name)
-    obs = np.random.default_rng(0).standard_normal((64, SPEC.obs.shape[0]), np.float32)
+    obs = observations(name, np.random.default_rng(0), 64)
     one, same, other = (algorithm.appraise(state, obs, jax.random.key(seed)) for seed in (0, 0, 1))
     assert one.action.shape == (64, *spec_of(name).action.array.shape)
     assert one.q.shape == one.log_prob.shape == (64,)
@@ -210,7 +233,8 @@ def test_an_appraisal_is_of_the_policy_by_all_critics(name: str) -> None:
 @every_algorithm
 def test_actions_are_bounded_and_exploration_explores(name: str) -> None:
     algorithm, state = make(name), start(name)
-    obs = 100 * np.random.default_rng(0).standard_normal((64, SPEC.obs.shape[0]), np.float32)
+    obs = observations(name, np.random.default_rng(0), 64)
+    obs = obs if obs.dtype == np.uint8 else 100 * obs
     greedy = algorithm.exploit(state, obs)
     explored = [algorithm.explore(state, obs, jnp.asarray(1), jax.random.key(seed)) for seed in (0, 0, 1)]
     action = spec_of(name).action
@@ -276,16 +300,17 @@ def test_the_td_error_is_that_of_the_critics_loss(name: str) -> None:
         state.critics.params, batch.obs, batch.action
     )
     y = q.mean(0) - algorithm.td_error(state, batch, target_key)
-    _, report = algorithm.update(state, batch, Tick(jnp.asarray(1), jnp.asarray(0), 1, key), key)
+    _, report = algorithm.update(state, batch, Tick(jnp.asarray(1), jnp.asarray(0), 1, key, jnp.asarray(0)), key)
     np.testing.assert_allclose(((q - y) ** 2).mean(1).sum(), report["critic_loss"], rtol=1e-4)
 
 
 @every_algorithm
 def test_what_an_algorithm_does_not_accept_is_one_sentence(name: str) -> None:
     entry = registry.find(name)
-    specs = [Spec(ArraySpec((4,)), Discrete(2)), Spec(ArraySpec((84, 84, 3), "uint8"), Continuous(2))]
+    other_obs = SPEC.obs if spec_of(name) is IMAGES else ArraySpec((84, 84, 3), "uint8")
+    specs = [Spec(spec_of(name).obs, Discrete(2)), Spec(other_obs, Continuous(2))]
     if isinstance(spec_of(name).action, Discrete):
         specs = [SPEC, Spec(ArraySpec((4, 4), "uint8"), Discrete(2))]
     for spec in specs:
-        with pytest.raises(SmrlError, match=rf"^{name.upper()} needs .*, but this environment .*\.$"):
+        with pytest.raises(SmrlError, match=rf"^{algorithm_words(name)} needs .*, but this environment .*\.$"):
             entry.make(entry.config(), spec)

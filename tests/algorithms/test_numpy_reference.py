@@ -141,7 +141,7 @@ def start(algorithm: Algorithm[Any], spec: Spec) -> Any:
 
 
 def tick(step: int, index: int = 0, rounds: int = 1) -> Tick:
-    return Tick(jnp.int32(step), jnp.int32(index), rounds, jax.random.key(3))
+    return Tick(jnp.int32(step), jnp.int32(index), rounds, jax.random.key(3), jnp.int32(0))
 
 
 def set_up(subject: Subject) -> Setup:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 from commands import refused
 
@@ -41,7 +42,6 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "no such environment": (("train", "sac", "Pendulun-v1"), "did you mean Pendulum-v1?"),
     "no such environment to compare": (("compare", "sac", "Hoper-v4"), "did you mean Hopper-v4?"),
     "an old version": (("train", "sac", "Hopper-v2"), "use Hopper-v4"),
-    "a missing extra": (("train", "sac", "ALE/Pong-v5"), 'pip install "smrl\\[atari\\]"'),
     "a missing module": (("train", "sac", "no_such_module:Env-v0"), "no_such_module"),
     "a missing module of an algorithm": (("train", "no_such_module:cem", "Pendulum-v1"), "no_such_module"),
     "a missing module of a preset": (("train", "sac", "Pendulum-v1", "--preset", "no_such:mine"), "no_such"),
@@ -119,6 +119,12 @@ def test_refused(case: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Pat
     errors = sentence(capsys, *words)
     assert re.search(pattern, errors), errors
     assert not list(in_tmp_path.iterdir()), "nothing was written"
+
+
+def test_a_missing_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ale_py", None)  # as if it were not installed
+    monkeypatch.delitem(gymnasium.registry, "ALE/Pong-v5", raising=False)
+    assert 'pip install "smrl[atari]"' in sentence(capsys, "train", "sac", "ALE/Pong-v5")
 
 
 @pytest.mark.parametrize(

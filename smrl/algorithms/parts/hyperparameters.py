@@ -6,7 +6,7 @@ from typing import Any, Literal
 import optax
 
 from smrl.nn import gradients
-from smrl.nn.networks import Activation, Critic, Start, small_last, torch_default, xavier
+from smrl.nn.networks import Activation, Critic, Start, orthogonal, small_last, torch_default, xavier
 from smrl.validation import NonNegative, Positive, PositiveShare, ProperShare, Sizes, validate
 
 
@@ -59,8 +59,8 @@ class Hyperparameters(Optimisation):
     """Sizes of the actor's hidden layers."""
     critic_hidden: Sizes = (256, 256)
     """Sizes of each critic's hidden layers."""
-    initialisation: Literal["torch", "small-last", "xavier"] = "torch"
-    """Initial weights: PyTorch's default; the same with critics that start near 0; or Xavier with zero biases."""
+    initialisation: Literal["torch", "small-last", "xavier", "orthogonal"] = "torch"
+    """Initial weights: PyTorch's default; that with critics near 0; Xavier or orthogonal ones with zero biases."""
     actor_learning_rate: Positive | None = None
     """Learning rate of the actor; by default that of --learning-rate."""
     critic_learning_rate: Positive | None = None
@@ -76,9 +76,9 @@ class Hyperparameters(Optimisation):
 
     def actor_start(self, heads: int = 1) -> Start:
         """Initialisation of an actor whose last layer has this many heads."""
-        return xavier(heads) if self.initialisation == "xavier" else torch_default
+        return {"xavier": xavier(heads), "orthogonal": orthogonal()}.get(self.initialisation, torch_default)
 
     def critic(self, atoms: int | None = None) -> Critic:
         """A critic with these hyperparameters."""
-        start = {"torch": torch_default, "small-last": small_last, "xavier": xavier()}[self.initialisation]
+        start = small_last if self.initialisation == "small-last" else self.actor_start()
         return Critic(self.critic_hidden, atoms, start, self.activation, self.layer_norm, self.dropout)

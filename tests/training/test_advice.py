@@ -1,0 +1,26 @@
+"""The sentence on what reuse costs on Atari."""
+
+import pytest
+
+from smrl.studies.presets import resolve
+from smrl.training.advice import cost_of_reuse
+
+
+@pytest.mark.parametrize(
+    ("env", "reuse", "factor"),
+    [
+        ("PongNoFrameskip-v4", 10, "10 times the updates"),
+        ("ALE/Breakout-v5", "4:1000,1", "4 times the updates"),
+        ("PongNoFrameskip-v4", 1, None),
+        ("CartPole-v1", 10, None),
+        ("smrl/Catch-v0", 10, None),
+    ],
+)
+def test_the_cost_is_said_on_atari_only(env: str, reuse: int | str, factor: str | None) -> None:
+    sentence = cost_of_reuse(resolve("dqn", env, reuse=reuse))
+    if factor is None:
+        assert sentence is None
+    else:
+        assert sentence is not None
+        assert factor in sentence
+        assert "8.7 times" in sentence

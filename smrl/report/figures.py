@@ -1,43 +1,48 @@
-"""Learning curves as a PNG, drawn without pyplot and its global state."""
+"""Learning curves as a PNG, PDF or SVG, drawn without pyplot and its global state."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from smrl.errors import require
-from smrl.report.statistics import Curve, curves
-from smrl.runs.identity import label, varying
+from smrl.report.curves import Curve, curves
+from smrl.report.summary import names
 from smrl.runs.records import Record
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart, without the faint yellow
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("-", "--", ":", "-.")  # the next style when all colours are used
+_NO_DATE = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 INK, GREY, FAINT = "#333333", "#6E6E6E", "#E6E6E6"
 
 
+# Names with dollars are no formulas, and the same runs give the same file.
+@rc_context({"text.parse_math": False, "svg.hashsalt": "smrl", "svg.fonttype": "none"})
 def learning_curves(records: Sequence[Record], path: Path, threshold: float | None = None) -> Path:
     """Draw a panel per environment and a line per identity (all settings but seed and steps).
 
-    The band is the mean over seeds ± the sample standard deviation (n − 1); one seed has none.
+    The path's suffix decides the format: .png, .pdf or .svg. The band is the mean over seeds ± the sample standard
+    deviation (n − 1); one seed has none.
     """
     require(len(records) > 0, "there is no evaluation to draw yet; wait for the first one of a run.")
     found = curves(records)
     envs = list(dict.fromkeys(curve.env for curve in found))
-    shown = varying([record.settings for record in records])
-    labels = list(dict.fromkeys(label(curve.settings, shown) for curve in found))
+    titles = names(found)
+    labels = list(dict.fromkeys(titles))
     rows = -(-len(envs) // 3)
     columns = -(-len(envs) // rows)
     size = (6.4, 4.4) if len(envs) == 1 else (3.9 * columns, 3.1 * rows + 0.7)
     figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     for index, env in enumerate(envs):
         axes = figure.add_subplot(rows, columns, index + 1)
-        for curve in (curve for curve in found if curve.env == env):
-            name = label(curve.settings, shown)
-            _draw(axes, curve, name, labels.index(name))
+        for curve, name in zip(found, titles, strict=True):
+            if curve.env == env:
+                _draw(axes, curve, name, labels.index(name))
         if threshold is not None:
             text = f"return {threshold:,g}".replace("-", "−")
             axes.axhline(threshold, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2, zorder=1, label=text)
@@ -48,7 +53,7 @@ def learning_curves(records: Sequence[Record], path: Path, threshold: float | No
             axes.set_ylabel(_return_label(records, " " if len(envs) == 1 else "\n"), color=INK)
     _legend(figure, several=any(len(curve.records) > 1 for curve in found))
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, format="png")
+    figure.savefig(path, dpi=150, metadata=_NO_DATE.get(path.suffix))
     return path
 
 

@@ -1,92 +1,142 @@
-"""Statistics over runs that differ only in their seeds."""
+"""Statistics over seeds: pure functions of NumPy arrays.
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
-from typing import Any
+``scores`` are shaped (…, seeds, tasks), one number per run: a resample of the bootstrap is one more axis in front.
+A learning curve is ``steps`` of shape (steps,) and ``returns`` of shape (…, steps). NaN stands for what is not known
+or never happened.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from smrl.runs.identity import varying
-from smrl.runs.records import Record
+from smrl.errors import require
 from smrl.training.deviation import sample_sd
 
+Array = NDArray[np.float64]
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """Runs of one identity (all settings but seed and steps), at the steps that all of them evaluated."""
-
-    settings: dict[str, Any]  # of the first run; the others differ in seed and steps at most
-    records: tuple[Record, ...]
-    steps: NDArray[np.int64]
-    mean: NDArray[np.float64]
-    sd: NDArray[np.float64]  # sample standard deviation (n − 1); NaN for one run
-
-    @property
-    def env(self) -> str:
-        """Id of the environment."""
-        return self.records[0].env
+LEVEL = 0.95
+RESAMPLES = 2_000
 
 
-@dataclass(frozen=True)
-class Reached:
-    """How soon runs reached a threshold: the mean over those that did, None if none did."""
+class Interval(NamedTuple):
+    """A statistic with its interval; low and high are NaN where a task has one seed only."""
 
-    steps: float | None
-    reached: int
-    runs: int
-
-    def __str__(self) -> str:
-        steps = "never" if self.steps is None else f"{self.steps:,.0f}"
-        return f"{steps} ({self.reached} of {self.runs})"
+    value: Array
+    low: Array
+    high: Array
 
 
-def curves(records: Sequence[Record]) -> list[Curve]:
-    """One curve per identity, ordered by environment, algorithm, reuse and the other settings that vary."""
-    groups: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda record: (record.seed, record.path)):
-        groups.setdefault(record.identity, []).append(record)
-    names = ("env", "algorithm", "reuse", *varying([record.settings for record in records]))
-    found = [_curve(tuple(group)) for group in groups.values()]
-    return sorted(found, key=lambda curve: [_rank(curve.settings.get(name)) for name in names])
+def mean_sd(values: ArrayLike) -> tuple[Array, Array]:
+    """Mean and sample standard deviation (n − 1) over the first axis; NaN deviation for one value."""
+    return np.mean(np.asarray(values, np.float64), axis=0), sample_sd(values)
 
 
-def final_return(record: Record) -> float:
-    """The mean return of the last evaluation."""
-    return float(record.returns[-1])
+def iqm(scores: ArrayLike) -> Array:
+    """Interquartile mean over all runs of all tasks: without the ⌊n/4⌋ lowest and the ⌊n/4⌋ highest of n scores.
+
+    >>> float(iqm([[0.0], [1.0], [3.0], [100.0]]))
+    2.0
+    """
+    array = np.asarray(scores, np.float64)
+    runs = np.sort(array.reshape(*array.shape[:-2], -1), axis=-1)
+    cut = runs.shape[-1] // 4
+    return np.mean(runs[..., cut : runs.shape[-1] - cut], axis=-1)
 
 
-def best_return(record: Record) -> float:
-    """The mean return of the best evaluation."""
-    return float(record.returns.max())
+def optimality_gap(scores: ArrayLike, goal: float = 1.0) -> Array:
+    """How far runs fall short of the goal on average; a run above it does not make up for one below.
+
+    >>> float(optimality_gap([[0.5, 2.0]]))
+    0.25
+    """
+    return goal - np.mean(np.minimum(np.asarray(scores, np.float64), goal), axis=(-2, -1))
 
 
-def steps_to(record: Record, threshold: float) -> int | None:
-    """The first step whose evaluation reached the threshold, or None."""
-    reached = record.steps[record.returns >= threshold]
-    return int(reached[0]) if reached.size else None
+def probability_of_improvement(scores: ArrayLike, baseline: ArrayLike) -> Array:
+    """Probability that a run beats a run of the baseline on the same task, averaged over tasks; a tie counts half.
+
+    >>> float(probability_of_improvement([[1.0], [3.0]], [[1.0], [2.0]]))
+    0.625
+    """
+    ours, theirs = np.asarray(scores, np.float64), np.asarray(baseline, np.float64)
+    difference = ours[..., :, None, :] - theirs[..., None, :, :]
+    return np.mean(0.5 * (np.sign(difference) + 1), axis=(-3, -2, -1))
 
 
-def mean_steps_to(records: Sequence[Record], threshold: float) -> Reached:
-    """How soon these runs reached the threshold, and how many of them did."""
-    reached = [steps for record in records if (steps := steps_to(record, threshold)) is not None]
-    return Reached(float(np.mean(reached)) if reached else None, len(reached), len(records))
+def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> Array:
+    """Share of runs with a score above each threshold.
+
+    >>> performance_profile([[0.2, 0.9]], [0.0, 0.5, 0.9]).tolist()
+    [1.0, 0.5, 0.0]
+    """
+    array = np.asarray(scores, np.float64)[..., None]
+    return np.mean(array > np.asarray(thresholds, np.float64), axis=(-3, -2))
 
 
-def _rank(value: Any) -> tuple[Any, ...]:
-    """Sort key of a setting: None, numbers, lists, texts; digits within a text compare as numbers."""
-    if value is None:
-        return (0,)
-    if isinstance(value, int | float):
-        return 1, value
-    if isinstance(value, list):
-        return 2, [_rank(item) for item in value]
-    return 3, [(0, int(part)) if part.isdecimal() else (1, part) for part in re.findall(r"\d+|\D+", str(value))]
+def bootstrap_interval(
+    statistic: Callable[..., Array],
+    *scores: ArrayLike,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+) -> Interval:
+    """A statistic of one or more arrays of scores, with its percentile interval by the stratified bootstrap.
+
+    Seeds are drawn with replacement within each task and for each array apart. Episodes are never drawn.
+    """
+    arrays = [np.asarray(array, np.float64) for array in scores]
+    require(
+        bool(arrays) and all(array.ndim == 2 and array.size for array in arrays),
+        "scores must be a table of seeds × tasks with at least one of each.",
+    )
+    value = np.asarray(statistic(*arrays), np.float64)
+    if min(len(array) for array in arrays) < 2:  # resampling one seed would claim that there is no spread
+        unknown = np.full_like(value, np.nan)
+        return Interval(value, unknown, unknown)
+    generator = np.random.default_rng(seed)
+    drawn = [
+        np.take_along_axis(array[None], generator.integers(len(array), size=(resamples, *array.shape)), axis=1)
+        for array in arrays
+    ]
+    low, high = np.quantile(statistic(*drawn), [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return Interval(value, np.asarray(low), np.asarray(high))
 
 
-def _curve(records: tuple[Record, ...]) -> Curve:
-    steps = reduce(np.intersect1d, [record.steps for record in records])
-    values = np.stack([record.returns[np.isin(record.steps, steps)] for record in records])
-    return Curve(records[0].settings, records, steps, values.mean(axis=0), sample_sd(values))
+def steps_to(score: float, steps: ArrayLike, returns: ArrayLike) -> Array:
+    """The first step whose return reached the score, one per curve; NaN where none did.
+
+    >>> steps_to(3.0, [10, 20, 30], [[1.0, 3.0, 2.0], [0.0, 1.0, 2.0]]).tolist()
+    [20.0, nan]
+    """
+    reached = np.asarray(returns, np.float64) >= score
+    first = np.asarray(steps, np.float64)[np.argmax(reached, axis=-1)]
+    return np.where(reached.any(axis=-1), first, np.nan)
+
+
+def return_at(step: float, steps: ArrayLike, returns: ArrayLike) -> Array:
+    """The return at a step, linear between evaluations, one per curve; NaN before the first and after the last.
+
+    >>> return_at(15, [10, 20], [[1.0, 3.0], [0.0, 1.0]]).tolist()
+    [2.0, 0.5]
+    """
+    axis, values = np.asarray(steps, np.float64), np.asarray(returns, np.float64)
+    if not axis[0] <= step <= axis[-1]:
+        return np.full(values.shape[:-1], np.nan)
+    right = int(np.searchsorted(axis, step))
+    left = max(right - 1, 0)
+    share = (step - axis[left]) / (axis[right] - axis[left]) if right else 0.0
+    return np.asarray((1 - share) * values[..., left] + share * values[..., right])
+
+
+def area_under_curve(steps: ArrayLike, returns: ArrayLike) -> Array:
+    """Area under each curve by trapezoids ÷ the steps from first to last: a mean return over training.
+
+    >>> float(area_under_curve([10, 20, 40], [0.0, 2.0, 2.0])), float(area_under_curve([10], [4.0]))
+    (1.6666666666666667, 4.0)
+    """
+    axis, values = np.asarray(steps, np.float64), np.asarray(returns, np.float64)
+    if len(axis) == 1:
+        return values[..., 0]
+    return np.asarray(np.trapezoid(values, axis, axis=-1)) / (axis[-1] - axis[0])

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from smrl.report.statistics import Curve, best_return, curves, final_return, mean_steps_to
+from smrl.report.curves import Curve, curves
+from smrl.report.summary import Row, steps_words, summarise
 from smrl.report.text import number, spread
 from smrl.runs.identity import ALWAYS_SHOWN, algorithm_words, reuse_words, varying, words
 from smrl.runs.records import Record
@@ -16,11 +16,12 @@ from smrl.runs.records import Record
 def comparison_table(records: Sequence[Record], threshold: float | None = None) -> Table:
     """One row per identity (all settings but seed and steps), and a column per setting that varies.
 
-    ± is the sample standard deviation (n − 1) over runs, – where there is only one. The environment's name is a line
-    above its rows: a column of long names would leave no room in a terminal.
+    Returns are those of the last step that all runs of a row evaluated. ± is the sample standard deviation (n − 1)
+    over runs, – where there is only one. The environment's name is a line above its rows: a column of long names would
+    leave no room in a terminal.
     """
-    found = curves(records)
-    envs = list(dict.fromkeys(curve.env for curve in found))
+    rows = summarise(curves(records), threshold)
+    envs = list(dict.fromkeys(row.curve.env for row in rows))
     names = [name for name in varying([record.settings for record in records]) if name not in ALWAYS_SHOWN]
     table = _empty_table(names, threshold)
     if len(envs) == 1:
@@ -28,10 +29,11 @@ def comparison_table(records: Sequence[Record], threshold: float | None = None) 
     for env in envs:
         if len(envs) > 1:
             table.add_row(Text(env, "bold"))
-        for curve in (curve for curve in found if curve.env == env):
-            settings = [words(curve.settings[name]) if name in curve.settings else "–" for name in names]
-            reached = [] if threshold is None else [str(mean_steps_to(curve.records, threshold))]
-            cells = [*_names(curve, indent=len(envs) > 1), *settings, *_numbers(curve), *reached]
+        for row in (row for row in rows if row.curve.env == env):
+            mine = row.curve.settings
+            settings = [words(mine[name]) if name in mine else "–" for name in names]
+            reached = [] if threshold is None else [str(row.reached)]
+            cells = [*_names(row.curve, indent=len(envs) > 1), *settings, *_numbers(row), *reached]
             table.add_row(*map(Text, cells))
         table.add_section()
     return table
@@ -56,13 +58,5 @@ def _names(curve: Curve, indent: bool) -> tuple[str, str]:
     return "  " * indent + algorithm_words(curve.settings["algorithm"]), reuse_words(curve.settings["reuse"])
 
 
-def _numbers(curve: Curve) -> tuple[str, ...]:
-    final = np.array([final_return(record) for record in curve.records])
-    best = np.array([best_return(record) for record in curve.records])
-    return f"{len(curve.records)}", _steps(curve), spread(final), number(best.mean())
-
-
-def _steps(curve: Curve) -> str:
-    done = min(int(record.steps[-1]) for record in curve.records)
-    budget = max(record.budget for record in curve.records)
-    return f"{done:,}" if done >= budget else f"{done:,} of {budget:,}"
+def _numbers(row: Row) -> tuple[str, ...]:
+    return f"{len(row.returns)}", steps_words(row), spread(row.returns), number(row.best)

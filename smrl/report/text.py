@@ -30,3 +30,12 @@ def spread(values: NDArray[np.float64]) -> str:
     mean, sd = float(values.mean()), float(sample_sd(values))
     size = float(np.fmax(abs(mean), sd))  # the mean's alone where the deviation is NaN
     return f"{number(mean, size)} ± {number(sd, size)}"
+
+
+def printable(text: str) -> str:
+    """A text of a run without signs that would steer the terminal.
+
+    >>> printable("a\\x1b[31mb")
+    'a�[31mb'
+    """
+    return "".join(sign if sign.isprintable() else "�" for sign in text)

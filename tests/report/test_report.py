@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from smrl.errors import SmrlError
+from smrl.report.curves import Reached, curves, mean_steps_to
 from smrl.report.figures import learning_curves
-from smrl.report.statistics import Reached, curves, final_return, mean_steps_to, steps_to
 from smrl.report.table import comparison_table
 from smrl.runs.records import Record
 
@@ -123,11 +123,9 @@ def test_curves_are_ordered_by_what_varies() -> None:
 
 
 def test_steps_to_a_threshold() -> None:
-    first, second, third, _ = records = two_by_two()
-    assert final_return(first) == -150.0
-    assert steps_to(first, -180.0) == 2000  # reaching it exactly counts
-    assert steps_to(second, -200.0) == 1000  # and it need not be kept
-    assert steps_to(third, -200.0) is None
+    records = two_by_two()
+    assert mean_steps_to(records[:1], -180.0) == Reached(2000.0, 1, 1)  # reaching it exactly counts
+    assert mean_steps_to(records[1:2], -200.0) == Reached(1000.0, 1, 1)  # and it need not be kept
     assert mean_steps_to(records[:2], -200.0) == Reached(1500.0, 2, 2)
     assert str(mean_steps_to(records[:2], -200.0)) == "1,500 (2 of 2)"
     assert str(mean_steps_to(records[:3], -200.0)) == "1,500 (2 of 3)"
@@ -140,7 +138,7 @@ def test_the_table_compares_runs() -> None:
     assert comparison_table(two_by_two(), threshold=-200).columns[-1].header == "steps\nto −200"
     assert headers(two_by_two()) == ["algorithm", "reuse", "runs", "steps", "return at the end", "best return"]
     assert rows(text) == [
-        ["SAC", "1", "2", "2,000 of 3,000", "−1,050 ± 212", "−1,050", "never (0 of 2)"],
+        ["SAC", "1", "2", "2,000 of 3,000", "−1,100 ± 141", "−1,050", "never (0 of 2)"],
         ["SAC", "10", "2", "3,000", "−200 ± 71", "−170", "1,500 (2 of 2)"],
     ]
 
@@ -196,6 +194,12 @@ def test_the_figure_is_a_png_of_panels(tmp_path: Path) -> None:
     assert one.shape[1] == 960  # 6.4 inches at 150 dots
     assert two.shape[1] > one.shape[1]
     assert one[..., :3].std() > 0.05  # something is drawn
+
+
+def test_names_are_no_formulas(tmp_path: Path) -> None:
+    records = [record([(1000, 0.0), (2000, 1.0)], r"$\frac$", tau=tau) for tau in ("$_$", 0.1)]
+    learning_curves(records, tmp_path / "curves.svg")
+    assert r"$\frac$" in (tmp_path / "curves.svg").read_text()
 
 
 def test_the_legend_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

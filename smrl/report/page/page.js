@@ -1,0 +1,56 @@
+// Fills the page from its data.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const state = { axis: "steps", bands: true, seeds: false, hidden: new Set() };
+const place = (name) => document.getElementById(name);
+
+function table(grid) {
+  const kind = (index) => (grid.left.includes(grid.columns[index]) ? "words" : "");
+  const cell = (name) => (text, index) => make(name, { class: kind(index) + (text.length > 60 ? " long" : "") }, text);
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": grid.title }, make("table", {},
+    make("thead", {}, make("tr", {}, ...grid.columns.map(cell("th")))),
+    make("tbody", {}, ...grid.rows.map((row) => make("tr", {}, ...row.map(cell("td")))))));
+}
+
+// Puts tables into a section: below headings, or folded.
+function show(name, grids, form) {
+  if (grids.length) place(name).hidden = false;
+  for (const grid of grids) {
+    const parts = [table(grid), ...(grid.note ? [make("p", { class: "hint" }, grid.note)] : [])];
+    if (form === "folded") place(name).append(make("details", { class: "fold" }, make("summary", {}, `${grid.title} (${grid.rows.length})`), ...parts));
+    else place(name).append(...(form === "titled" ? [make("h3", {}, grid.title)] : []), ...parts);
+  }
+}
+
+place("lead").append(data.lead);
+place("foot").append(data.foot);
+place("problems").hidden = data.problems.length === 0;
+place("problems").querySelector("ul").append(...data.problems.map((sentence) => make("li", {}, sentence)));
+
+const panels = data.panels.map((panel, index) => makePanel(withBands(panel), state, index));
+place("panels").append(...panels.map((panel) => panel.holder));
+const redraw = () => panels.forEach((panel) => panel.draw());
+for (const series of data.legend)
+  place("legend").append(choice(series, true, (isOn) => {
+    if (isOn) state.hidden.delete(series.name);
+    else state.hidden.add(series.name);
+    redraw();
+  }));
+for (const radio of document.querySelectorAll("input[name=axis]"))
+  radio.addEventListener("change", () => {
+    state.axis = radio.value;
+    panels.forEach((panel) => panel.forget());
+  });
+for (const name of ["bands", "seeds"])
+  place(name).addEventListener("change", (event) => { state[name] = event.target.checked; redraw(); });
+
+show("results", data.results, "titled");
+show("aggregate", data.aggregate, "");
+if (data.profile) {
+  const profile = makePanel(data.profile, state, "profile");
+  place("aggregate").append(make("div", { class: "panels" }, profile.holder));
+  panels.push(profile);
+}
+show("published", data.published, "titled");
+show("runs", data.runs, "folded");
+show("sources", data.sources, "");

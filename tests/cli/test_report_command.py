@@ -1,0 +1,89 @@
+"""`smrl report`: files by their endings, and one sentence for what cannot be used."""
+
+import csv
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+from commands import refused
+from written_runs import write_run, write_study
+
+from smrl.cli.main import main
+
+
+def test_every_kind_of_file_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs, new = write_study(tmp_path / "runs"), tmp_path / "new"
+    endings = ("html", "csv", "md", "tex", "png", "pdf", "svg")
+    files = [new / f"report.{ending}" for ending in endings]
+    main(["report", str(runs), "-o", *map(str, files), "--target", "1000"])
+    output = capsys.readouterr()
+    assert output.out.splitlines() == [f"report: {file}" for file in files]
+    assert output.err == ""
+    html, table, markdown, latex, png, pdf, svg = files
+    assert html.read_text().startswith("<!doctype html>")
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [(row["environment"], row["settings"], row["steps_to"]) for row in rows[:2]] == [
+        ("Hopper-v4", "SAC, reuse 1", "20000.0"),
+        ("Hopper-v4", "SAC, reuse 10", "8000.0"),
+    ]
+    assert rows[2]["speed_up"] == rows[2]["steps_to"] == ""  # never
+    assert (rows[2]["seeds_reached"], rows[1]["seed_steps_to"]) == ("0", "8000.0")
+    titles = [
+        "Hopper-v4",
+        "dmc/cheetah-run",
+        "Steps to a return",
+        "Over all tasks",
+        "Published curves",
+        "The paper's tables",
+    ]
+    assert [line[3:] for line in markdown.read_text().splitlines() if line.startswith("## ")] == titles
+    assert latex.read_text().count("\\begin{tabular}") == latex.read_text().count("\\end{tabular}") == 6
+    assert matplotlib.image.imread(png).std() > 0.05
+    assert pdf.read_bytes().startswith(b"%PDF")
+    assert "<svg" in svg.read_text()
+
+
+def test_the_same_runs_give_the_same_files(tmp_path: Path) -> None:
+    runs = write_study(tmp_path / "runs", seeds=2, points=3)
+    for ending in ("html", "csv", "svg", "pdf"):
+        pair = [tmp_path / f"{name}.{ending}" for name in "ab"]
+        for file in pair:
+            main(["report", str(runs), "-o", str(file)])
+        assert pair[0].read_bytes() == pair[1].read_bytes()
+
+
+def test_by_default_it_is_a_page(in_tmp_path: Path) -> None:
+    write_run(in_tmp_path / "runs" / "a", [(1000, 1.0)])
+    main(["report", "runs"])
+    assert (in_tmp_path / "report.html").exists()
+
+
+def test_a_damaged_run_is_a_sentence_and_the_rest_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "good", [(1000, 1.0)])
+    (write_run(tmp_path / "bad", [(1000, 1.0)], seed=1) / "config.json").write_text("{")
+    main(["report", str(tmp_path), "-o", str(tmp_path / "report.csv")])
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"smrl: {tmp_path / 'bad' / 'config.json'} is damaged: it is not JSON; ")
+    assert errors.count("\n") == 1
+    assert len((tmp_path / "report.csv").read_text().splitlines()) == 2
+
+
+def test_strange_names_are_written_as_they_are(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", [(1000, 1.0), (2000, 2.0)], env="$\\frac \udc80")
+    for ending in ("html", "csv", "md", "tex"):
+        main(["report", str(tmp_path), "-o", str(tmp_path / f"report.{ending}")])
+    assert "$\\frac \\udc80" in (tmp_path / "report.csv").read_text()
+
+
+def test_what_cannot_be_meant_is_one_sentence(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [(1000, 1.0)])
+    (tmp_path / "file").write_text("")
+    assert "is not a folder" in refused("report", tmp_path / "nowhere")
+    assert "must end in .html, " in refused("report", run, "-o", tmp_path / "report.doc")
+    assert "cannot write" in refused("report", run, "-o", tmp_path / "file" / "report.html")
+    assert "smrl report --help lists the flags" in refused("report", run, "--targte", "3")
+    assert "write smrl report RUNS…" in refused("report")
+    (run / "evaluations.csv").write_text("")
+    assert "no run can be reported on" in refused("report", run)

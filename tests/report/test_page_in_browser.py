@@ -1,0 +1,169 @@
+"""The report's page in a real browser."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from written_runs import write_run, write_study
+
+from smrl.report.page import page as make_page
+from smrl.report.report import make_report
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: smrl[browser] has it")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; apt-get install chromium")
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+EVIL = "</script><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page on a study, a run with HTML in its settings and folder, and a damaged one."""
+    runs = write_study(tmp_path_factory.mktemp("runs"))
+    write_run(runs / "<img src=x onerror=alert(1)>", [(1000, 1.0)], env=EVIL, tau=EVIL)
+    write_run(runs / "<b>damaged</b>", [(1000, 1.0)])
+    (runs / "<b>damaged</b>" / "evaluations.csv").unlink()
+    file = runs / "report.html"
+    file.write_text(make_page(make_report([runs])), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def page(browser: Any, report: Path) -> Iterator[Any]:
+    yield from opened(browser, report, width=1200)
+
+
+def opened(browser: Any, report: Path, **options: Any) -> Iterator[Any]:
+    """The page; nothing may be said on its console, asked or loaded."""
+    said: list[str] = []
+    size = {"width": options.pop("width"), "height": 900}
+    tab = browser.new_page(viewport=size, **options)
+    tab.on("console", lambda message: said.append(message.text))
+    tab.on("pageerror", lambda error: said.append(str(error)))
+    tab.on("dialog", lambda dialog: said.append(dialog.message) or dialog.dismiss())  # type: ignore[func-returns-value]
+    tab.on("request", lambda request: said.append(request.url) if not request.url.startswith("file:") else None)
+    tab.goto(report.as_uri())
+    yield tab
+    assert said == []
+    tab.close()
+
+
+def panel(page: Any, title: str = "Hopper-v4") -> Any:
+    return page.locator("figure.panel").filter(has=page.locator("strong", has_text=re.compile(f"^{title}$")))
+
+
+def axis(page: Any) -> str:
+    return " ".join(panel(page).locator("svg.plot text").all_text_contents())
+
+
+def test_hover_shows_the_values(page: Any) -> None:
+    tip = panel(page).locator(".tip")
+    assert not tip.is_visible()
+    box = panel(page).locator("svg.plot").bounding_box()
+    page.mouse.move(box["x"] + 52 + (box["width"] - 72) * 20 / 30, box["y"] + 60)  # between the chart's margins
+    assert tip.is_visible()
+    lines = tip.locator("div").all_text_contents()
+    assert lines[0] == "step 20,000"
+    assert lines[1] == "SAC, reuse 102,507 ± 7"  # 1.25 · 3,000 · 20/30 + 10 · 20/30
+    assert lines[2] == "SAC, reuse 11,007 ± 7"
+    inside = tip.bounding_box()
+    assert box["y"] <= inside["y"] <= box["y"] + box["height"]
+    page.mouse.move(2, 2)
+    assert not tip.is_visible()
+
+
+def test_curves_can_be_chosen_by_mouse_and_keyboard(page: Any) -> None:
+    means = panel(page).locator("path.mean")
+    assert means.count() == 2
+    choice = page.get_by_role("checkbox", name="SAC, reuse 10", exact=True)
+    choice.uncheck()
+    assert means.count() == 1
+    choice.focus()
+    page.keyboard.press("Space")
+    assert means.count() == 2
+    assert panel(page).locator("svg.plot path.theirs").count() == 1  # the same algorithm's is shown at first
+    panel(page).locator("summary").click()
+    panel(page).get_by_role("checkbox", name="crossq, published").check()
+    assert panel(page).locator("svg.plot path.theirs").count() == 2
+    bands = panel(page).locator("path.band").count()
+    page.get_by_role("checkbox", name="± deviation").uncheck()
+    assert (bands, panel(page).locator("path.band").count()) == (4, 0)
+    page.get_by_role("checkbox", name="single seeds").check()
+    assert panel(page).locator("path.thin").count() == 6
+
+
+def test_dragging_zooms_and_a_double_click_zooms_out(page: Any) -> None:
+    before = axis(page)
+    box = panel(page).locator("svg.plot").bounding_box()
+    middle, zoom_out = box["y"] + box["height"] / 2, panel(page).get_by_role("button", name="zoom out")
+    page.mouse.move(box["x"] + 0.4 * box["width"], middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], middle, steps=4)
+    assert panel(page).locator(".selection").count() == 1
+    page.mouse.up()
+    assert axis(page) != before
+    assert "30k" not in axis(page)
+    assert zoom_out.is_visible()
+    page.mouse.dblclick(box["x"] + 0.5 * box["width"], middle)
+    assert axis(page) == before
+    assert not zoom_out.is_visible()
+
+
+def test_the_keyboard_moves_and_zooms(page: Any) -> None:
+    before = axis(page)
+    panel(page).locator("svg.plot").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert panel(page).locator(".tip div").first.text_content() == "step 2,000"
+    page.keyboard.press("+")
+    assert axis(page) != before
+    page.keyboard.press("0")
+    assert axis(page) == before
+
+
+def test_the_axis_can_be_hours(page: Any) -> None:
+    page.get_by_role("radio", name="hours").check()
+    assert "hours of training" in axis(page)
+    assert panel(page).locator("path.mean").count() == 2
+    assert panel(page).locator("svg.plot path.theirs").count() == 0  # published curves have no hours
+
+
+def test_texts_of_runs_are_texts(page: Any) -> None:
+    assert page.locator("img, b:text('damaged')").count() == 0
+    assert page.locator("figure.panel strong").all_text_contents() == [
+        EVIL,
+        "Hopper-v4",
+        "dmc/cheetah-run",
+        "Performance profiles",
+    ]
+    assert "<b>damaged</b>" in page.locator("#problems li").text_content()
+    assert "<img src=x onerror=alert(1)>" in page.locator("#runs").text_content()
+
+
+def test_a_phone_needs_no_sideways_scrolling(browser: Any, report: Path) -> None:
+    for tab in opened(browser, report, width=390, is_mobile=True, has_touch=True):
+        assert tab.evaluate("document.documentElement.scrollWidth") == 390
+        boxes = [figure.bounding_box() for figure in tab.locator("#panels figure").all()]
+        assert len({box["x"] for box in boxes}) == 1  # one column
+        assert all(box["x"] + box["width"] <= 390 for box in boxes)
+
+
+def test_dark_mode_is_dark(browser: Any, report: Path) -> None:
+    for scheme, is_dark in (("dark", True), ("light", False)):
+        for tab in opened(browser, report, width=1200, color_scheme=scheme):
+            colour = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (max(map(int, re.findall(r"\d+", colour))) < 64) is is_dark

@@ -1,11 +1,11 @@
 """`smrl compare ALGORITHM… ENVIRONMENT`: train with several settings and seeds, side by side."""
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from smrl.algorithms import registry
+from smrl.cli.failures import leave_if_failed
 from smrl.cli.flags import (
     Flag,
     about,
@@ -88,10 +88,7 @@ def _show(outcome: Outcome, settings: list[Any], session: Session, target: float
         with writing(folder):
             picture = learning_curves(outcome.records, folder / f"{slug(settings)}.png", target)
         out.print(f"learning curves: {picture}", markup=False)
-    for title, sentence in outcome.failures.items():
-        print(f"smrl: {title} failed: {sentence}", file=sys.stderr)
-    if outcome.failures:
-        sys.exit(2)
+    leave_if_failed(outcome)
 
 
 def _names(words: Sequence[str]) -> tuple[list[str], str, list[str]]:

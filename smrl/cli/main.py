@@ -13,6 +13,10 @@ from smrl.training.interruption import Interrupted
 COMMANDS = {  # each is the module of its name in this package, with a function run(words)
     "train": "train an algorithm, or continue its run",
     "compare": "train with several settings and seeds: a table and a picture",
+    "sweep": "train all runs of a file, on this machine or on a cluster",
+    "reproduce": "run a figure or a table of the paper",
+    "report": "show runs in one page, with figures and tables",
+    "check": "tell whether runs learn as published",
     "batch-fit": "measure how well M updates on one batch fit it",
     "evaluate": "measure the return of a trained policy",
     "play": "watch a trained policy in a window or as a video",

@@ -1,33 +1,28 @@
-"""Many runs at once: a process each, as many as the machine has cores."""
+"""Many runs at once, wherever a launcher trains them: start, watch, continue, tell how they ended."""
 
 import contextlib
-import dataclasses
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from smrl.algorithms import registry
 from smrl.envs.make import make
 from smrl.errors import SmrlError, require
-from smrl.runs import runtime
+from smrl.runs import checkpoint, runtime
 from smrl.runs.directory import RunDirectory
-from smrl.runs.files import writing
 from smrl.runs.records import Record, read_run
+from smrl.runs.repair import mend
 from smrl.runs.settings import Settings
+from smrl.studies.launchers.local import Local
+from smrl.studies.launchers.protocol import Ending, Job, Launcher, Task
+from smrl.studies.overview import Overview
 from smrl.studies.sweep import titles
 from smrl.training.interruption import Interrupted, Interruption
-from smrl.training.progress import Board, Meter
+from smrl.training.progress import Meter
 from smrl.training.session import Session
-
-POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -38,127 +33,114 @@ class Outcome:
     failures: dict[str, str]  # title of the run → what went wrong, in one sentence
 
 
-class Worker:
-    """One run in a process of its own; news come over a socket, and what it prints goes to output.log."""
-
-    def __init__(self, settings: Settings[Any], session: Session, width: int, meter: Meter) -> None:
-        self.folder, self.meter = RunDirectory.of(settings, session.runs).path, meter
-        self.log = self.folder / "output.log"
-        self._failure: str | None = None
-        self._unread = b""
-        task = {
-            "settings": settings.to_json(),
-            "session": dataclasses.asdict(session) | {"runs": str(session.runs)},
-        }
-        self._connection, theirs = socket.socketpair()
-        self._connection.setblocking(False)
-        with writing(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            log = self.log.open("ab")
-        with theirs, log:
-            self.process = subprocess.Popen(
-                # -P: what lies in the working directory is imported only if the settings name it
-                [sys.executable, "-P", "-m", "smrl.studies.worker", json.dumps(task), str(theirs.fileno())],
-                env=os.environ | {runtime.THREADS: str(width)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C reaches the launcher only, which asks the runs to save themselves
-            )
-
-    def is_over(self) -> bool:
-        """Pass on the news; whether the process has ended."""
-        is_over = self.process.poll() is not None  # first, so that the last news are not missed
-        with contextlib.suppress(BlockingIOError, ConnectionResetError):
-            while chunk := self._connection.recv(65536):
-                *lines, self._unread = (self._unread + chunk).split(b"\n")
-                for line in lines:
-                    name, *news = json.loads(line)
-                    if name == "fail":
-                        self._failure = news[0]
-                    else:
-                        getattr(self.meter, name)(*news)
-        if is_over:
-            self._connection.close()
-        return is_over
-
-    def result(self) -> Record:
-        """The record of the run, or a sentence that says why it failed."""
-        code = self.process.returncode
-        if code == 0:
-            return read_run(self.folder)
-        if self._failure is None:
-            reason = self.death() if self.was_killed() else _last_line(self.log)
-            self._failure = f"{reason}; all that it printed is in {self.log}."
-        raise SmrlError(self._failure)
-
-    def was_killed(self) -> bool:
-        """Whether a signal has ended the process."""
-        return self.process.returncode is not None and self.process.returncode < 0
-
-    def death(self) -> str:
-        """Which signal ended the process, in words."""
-        name = signal.Signals(-self.process.returncode).name
-        hint = " (the system may have run out of memory)" if name == "SIGKILL" else ""
-        return f"the process was ended by {name}{hint}"
-
-    def kill(self) -> None:
-        """End the process and those that it started, at once."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self._connection.close()
-
-
-def run_all(several: Sequence[Settings[Any]], session: Session, retries: int = 1) -> Outcome:
+def run_all(
+    several: Sequence[Settings[Any]],
+    session: Session,
+    retries: int = 1,
+    launcher: Launcher | None = None,
+    patience: float = 0.0,
+) -> Outcome:
     """Train several runs, or continue them; what cannot run is refused before any of them starts.
 
-    A run whose process the system has killed, as for want of memory, is continued up to ``retries`` times.
+    Finished runs are skipped. A run whose worker dies, as for want of memory, is continued up to ``retries`` times. A
+    run whose folder another process has locked waits ``patience`` seconds for it, which may be about to end.
     """
     require(len(several) > 0, "there is nothing to run.")
-    _refuse_unfit(several)
-    cores = runtime.cores()
-    width = session.threads or max(1, cores // len(several))  # one thread each, unless cores would lie idle
+    refuse_unfit(several)
     by_title = dict(zip(titles(several), several, strict=True))
-    waiting, meters, left = list(by_title.items()), dict[str, Meter](), dict.fromkeys(by_title, retries)
-    running: dict[str, Worker] = {}
-    records: dict[str, Record] = {}
-    failures: dict[str, str] = {}
-    is_stopping = False
-    try:
-        with Board(session.quiet) as board, Interruption(board.say) as interruption:
-            while running or (waiting and not interruption.is_noted()):
-                while waiting and len(running) < max(1, cores // width) and not interruption.is_noted():
-                    title, settings = waiting.pop(0)
-                    if title not in meters:
-                        meters[title] = board.meter(title, settings.steps)
-                    running[title] = Worker(settings, session, width, meters[title])
-                if interruption.is_noted() and not is_stopping:
-                    is_stopping = True
-                    for worker in running.values():
-                        worker.process.terminate()
-                time.sleep(POLL_SECONDS)
-                for title in [title for title, worker in running.items() if worker.is_over()]:
-                    worker = running.pop(title)
-                    if worker.was_killed() and left[title] > 0 and not interruption.is_noted():
-                        left[title] -= 1
-                        worker.meter.say(f"{worker.death()}; it is continued.")
-                        waiting.insert(0, (title, by_title[title]))
-                        continue
-                    try:
-                        records[title] = worker.result()
-                    except SmrlError as error:
-                        failures[title] = str(error)
-    finally:
-        for worker in running.values():
-            worker.kill()
-    if interruption.signal is not None:
-        raise Interrupted(interruption.signal, "stopped; every run is saved, and the same command continues them.")
-    return Outcome(list(records.values()), failures)
+    due = {title: one for title, one in by_title.items() if not _is_finished(one, session)}
+    # One thread each, unless cores would lie idle.
+    chosen = launcher or Local(session.threads or max(1, runtime.cores() // len(several)))
+    board = Overview(session.quiet, len(by_title), len(by_title) - len(due))
+    endings = _Batch(due, session, retries, chosen, patience).train(board) if due else {}
+    records, failures = [], {}
+    for title, settings in by_title.items():
+        try:
+            if (failure := endings.get(title, Ending()).failure) is not None:
+                raise SmrlError(failure)
+            records.append(read_run(RunDirectory.of(settings, session.runs).path))
+        except SmrlError as error:
+            failures[title] = str(error)
+    return Outcome(records, failures)
 
 
-def _refuse_unfit(several: Sequence[Settings[Any]]) -> None:
+def done_steps(directory: RunDirectory) -> int | None:
+    """The step of a run's newest checkpoint: 0 before the first one, None where there is no run yet."""
+    return (checkpoint.newest_step(directory.checkpoint) or 0) if directory.config.exists() else None
+
+
+class _Batch:
+    """Runs in flight."""
+
+    def __init__(
+        self,
+        due: dict[str, Settings[Any]],
+        session: Session,
+        retries: int,
+        launcher: Launcher,
+        patience: float,
+    ) -> None:
+        self._due, self._session, self._launcher, self._patience = due, session, launcher, patience
+        self._waiting, self._left = list(due), dict.fromkeys(due, retries)
+        self._running: dict[str, Job] = {}
+        self._endings: dict[str, Ending] = {}
+
+    def train(self, board: Overview) -> dict[str, Ending]:
+        """Train all; how each of the runs ended."""
+        meter = functools.cache(lambda title: board.meter(title, self._due[title].steps))
+        with self._launcher, board:
+            try:
+                with Interruption(lambda _: board.say(self._launcher.stopping)) as interruption:
+                    while not interruption.is_noted() and (self._running or self._waiting):
+                        self._start(meter, interruption.is_noted)
+                        time.sleep(self._launcher.poll_seconds)
+                        self._gather(board)
+                    for job in self._running.values():
+                        job.stop()
+                    while self._running:
+                        time.sleep(self._launcher.poll_seconds)
+                        self._running = {title: job for title, job in self._running.items() if job.ending() is None}
+            finally:
+                for job in self._running.values():
+                    job.kill()
+        if interruption.signal is not None:
+            raise Interrupted(interruption.signal, self._launcher.parting)
+        return self._endings
+
+    def _start(self, meter: Callable[[str], Meter], is_stopped: Callable[[], bool]) -> None:
+        while self._waiting and len(self._running) < self._launcher.places and not is_stopped():
+            title = self._waiting.pop(0)
+            task = Task.of(self._due[title], self._session, self._patience)
+            self._running[title] = self._launcher.start(task, partial(meter, title))
+
+    def _gather(self, board: Overview) -> None:
+        """Take note of the runs that have ended; those whose workers have died wait again, before all others."""
+        for title, job in list(self._running.items()):
+            ending = job.ending()
+            if ending is None:
+                continue
+            del self._running[title]
+            if ending.is_death and self._left[title] > 0:
+                self._left[title] -= 1
+                board.say(f"{title}: {(ending.failure or '').partition('; ')[0]}; it is continued.")
+                self._waiting.insert(0, title)
+            else:
+                self._endings[title] = ending
+                board.end(title, ending.failure)
+
+
+def _is_finished(settings: Settings[Any], session: Session) -> bool:
+    """Whether a run has made all of its steps; its tables are then made whole, as when it is continued."""
+    directory = RunDirectory.of(settings, session.runs)
+    if (done_steps(directory) or 0) < settings.steps:
+        return False
+    with contextlib.suppress(SmrlError), directory.locked():
+        mend(directory.path)
+        return True
+    return False  # what is wrong is said where the run is continued
+
+
+def refuse_unfit(several: Sequence[Settings[Any]]) -> None:
     """Make every environment and algorithm once, here, and not in as many processes."""
     specs = {}
     for settings in several:
@@ -167,8 +149,3 @@ def _refuse_unfit(several: Sequence[Settings[Any]]) -> None:
             with contextlib.closing(make(settings.env, **settings.env_options)) as env:
                 specs[task] = env.spec
         registry.find(settings.algorithm).make(settings.hyper, specs[task])
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else "the process ended without a word"

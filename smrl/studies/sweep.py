@@ -43,7 +43,7 @@ def sweep(
     for name in axes.keys() - set().union(*known.values()):
         advice = "; give seeds" if name == "seed" else nearest(name, sorted(set().union(*known.values())))
         raise SmrlError(f"no algorithm of {', '.join(chosen)} has a setting '{name}' to sweep{advice}")
-    found: dict[tuple[str, int], Settings[Any]] = {}
+    found = []
     for algorithm, of_preset in itertools.product(chosen, presets):
         own = {name: axis for name, axis in axes.items() if name in known[algorithm]}
         for combination in itertools.product(*own.values()):
@@ -56,12 +56,20 @@ def sweep(
                     f"runs of {settings.steps:,} steps have no evaluation to compare at every {settings.eval_every:,} "
                     "steps; lower --eval-every.",
                 )
-                same = found.setdefault((identity.canonical(settings.to_json()), settings.seed), settings)
-                require(
-                    same.steps == settings.steps,
-                    f"runs of {same.steps:,} and {settings.steps:,} steps that differ in nothing else are one run: "
-                    "give one number of steps, as the curves of the longer run contain the shorter one.",
-                )
+                found.append(settings)
+    return distinct(found)
+
+
+def distinct(settings: Iterable[Settings[Any]]) -> list[Settings[Any]]:
+    """The runs without repetitions; those that differ in their number of steps alone are refused."""
+    found: dict[tuple[str, int], Settings[Any]] = {}
+    for one in settings:
+        same = found.setdefault((identity.canonical(one.to_json()), one.seed), one)
+        require(
+            same.steps == one.steps,
+            f"runs of {same.steps:,} and {one.steps:,} steps that differ in nothing else are one run: "
+            "give one number of steps, as the curves of the longer run contain the shorter one.",
+        )
     return list(found.values())
 
 

@@ -1,0 +1,231 @@
+"""Launchers: this machine, Ray and Slurm train the same runs to the same bytes, whatever dies on the way."""
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fake_slurm
+import pytest
+from commands import TESTS, run, start
+from sweeps import results, saved_steps, until, written
+
+from smrl.runs.directory import RunDirectory
+from smrl.studies import grid
+from smrl.studies.launch import run_all
+from smrl.studies.launchers.local import Local
+from smrl.studies.launchers.protocol import Ending, Task
+from smrl.studies.worker import wait_for_lock
+from smrl.training.session import Session
+
+THREE = 'algorithm = "ddpg"\nenv = "Pendulum-v1"\nreuse = 1\nseeds = 3\n'
+
+
+class Told:
+    """A meter that remembers."""
+
+    def __init__(self) -> None:
+        self.news: list[tuple[Any, ...]] = []
+
+    def begin(self, step: int) -> None:
+        self.news.append(("begin", step))
+
+    def advance(self, step: int) -> None:
+        pass
+
+    def evaluated(self, step: int, mean: float) -> None:
+        self.news.append(("evaluated", step))
+
+    def say(self, sentence: str) -> None:
+        self.news.append(("say", sentence))
+
+
+def test_a_worker_waits_for_the_one_before_it(tmp_path: Path) -> None:
+    """As for one on a node that is taken for dead but still saves its run."""
+    directory = RunDirectory(tmp_path)
+    directory.config.write_text("{}")
+    is_locked, may_end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with directory.locked():
+            is_locked.set()
+            may_end.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    is_locked.wait()
+    wait_for_lock(directory, seconds=0)  # returns, and the run is refused
+    waiter = threading.Thread(target=wait_for_lock, args=(directory, 60))
+    waiter.start()
+    waiter.join(1)
+    assert waiter.is_alive()
+    may_end.set()
+    holder.join()
+    waiter.join(30)
+    assert not waiter.is_alive()
+
+
+class Mortal:
+    """A launcher whose first jobs die."""
+
+    places, poll_seconds, stopping, parting = 1, 0.0, "", ""
+
+    def __init__(self, deaths: int) -> None:
+        self.deaths, self.started = deaths, 0
+
+    def __enter__(self) -> "Mortal":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def start(self, task: Task, meter: Any) -> "Mortal":
+        self.started += 1
+        return self
+
+    def ending(self) -> Ending:
+        dies = self.started <= self.deaths
+        return Ending("its node died", is_death=True) if dies else Ending("it does not converge.")
+
+    def stop(self) -> None:
+        pass
+
+    def kill(self) -> None:
+        pass
+
+
+def test_what_dies_is_continued_and_what_fails_is_not(tmp_path: Path) -> None:
+    several = grid.find(str(written(tmp_path, THREE.replace("seeds = 3", "seeds = 1")))).settings
+    session = Session(runs=tmp_path, quiet=True)
+    launcher = Mortal(deaths=2)
+    assert run_all(several, session, 2, launcher).failures == {"DDPG, reuse 1, seed 0": "it does not converge."}
+    assert launcher.started == 3
+    launcher = Mortal(deaths=2)
+    assert run_all(several, session, 1, launcher).failures == {"DDPG, reuse 1, seed 0": "its node died"}
+    assert launcher.started == 2
+
+
+def test_local_places() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert Local(1).places == cores
+    assert Local(2 * cores).places == 1
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs of a sweep on this machine that nobody has disturbed."""
+    folder = tmp_path_factory.mktemp("reference")
+    code, _, errors = run("sweep", written(folder, THREE), "--runs", folder / "runs")
+    assert code == 0, errors
+    return folder / "runs"
+
+
+@pytest.fixture
+def cluster() -> Iterator[tuple["subprocess.Popen[str]", str, dict[str, str]]]:
+    """Two nodes of Ray on 127.0.0.1, with a secret that only this test knows."""
+    pytest.importorskip("ray")
+    environment = {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # 127.0.0.1 is not replaced by an address that others can reach
+    }
+    process = subprocess.Popen(
+        [sys.executable, TESTS / "ray_cluster.py"],
+        env=os.environ | environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    yield process, process.stdout.readline().strip(), environment
+    process.communicate(timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["node", "worker"])
+def test_runs_of_a_ray_node_that_dies_are_continued(
+    what: str, cluster: tuple["subprocess.Popen[str]", str, dict[str, str]], reference: Path, tmp_path: Path
+) -> None:
+    """With all its processes, or only Ray's worker; then the run saves itself before another worker continues it."""
+    nodes, address, environment = cluster
+    words = ["--launcher", "ray", "--address", address, "--checkpoint-seconds", "0", "--runs", tmp_path / "runs"]
+    process = start("sweep", written(tmp_path, THREE), *words, **environment)
+    until(lambda: len(saved_steps(tmp_path / "runs")) == 2)
+    assert nodes.stdin is not None
+    nodes.stdin.write(f"{what}\n")
+    nodes.stdin.flush()
+    text, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert "its worker or node died" in errors
+    assert "it is continued" in errors
+    assert "A sweep" in text
+    assert results(tmp_path / "runs") == results(reference)
+    logs = [log.read_text() for log in (tmp_path / "runs").rglob("output.log")]
+    assert sum("continuing at step" in log for log in logs) == 1
+
+
+@pytest.mark.slow
+def test_a_sweep_on_ray_that_is_interrupted_saves_its_runs(
+    cluster: tuple["subprocess.Popen[str]", str, dict[str, str]], reference: Path, tmp_path: Path
+) -> None:
+    _, address, environment = cluster
+    words = ["sweep", written(tmp_path, THREE), "--launcher", "ray", "--address", address, "--runs", tmp_path / "runs"]
+    process = start(*words, "--checkpoint-seconds", "1000", **environment)
+    until(lambda: len(list((tmp_path / "runs").rglob("evaluations.csv"))) == 2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert errors.splitlines()[-1] == "smrl: stopped; every run is saved, and the same command continues them."
+    assert len(saved_steps(tmp_path / "runs")) == 2
+    code, _, errors = run(*words, **environment)
+    assert code == 0, errors
+    assert results(tmp_path / "runs") == results(reference)
+
+
+@pytest.mark.slow
+def test_a_job_of_slurm_that_reaches_its_limit_is_queued_again(reference: Path, tmp_path: Path) -> None:
+    """With submitit's executor for one machine."""
+    on_slurm = pytest.importorskip("smrl.studies.launchers.on_slurm")
+    settings = grid.find(str(written(tmp_path, THREE))).settings[0]
+    session, told = Session(runs=tmp_path / "runs", checkpoint_seconds=1000), Told()
+    with on_slurm.Slurm(session.runs, 1, {"partition": "any"}, cluster="local") as launcher:
+        job = launcher.start(Task.of(settings, session, 0), lambda: told)
+        folder = RunDirectory.of(settings, session.runs).path
+        until(lambda: job.ending() is None and bool(told.news))
+        controller = job._job.job_id
+        (task,) = Path(f"/proc/{controller}/task/{controller}/children").read_text().split()
+        os.kill(int(task), signal.SIGUSR2)
+        until(lambda: job.ending() is not None)
+    assert job.ending() == Ending()
+    assert "continuing at step" in (folder / "output.log").read_text()
+    assert ("evaluated", 5000) in told.news
+    name = str(folder.relative_to(session.runs))
+    assert results(session.runs)[name] == results(reference)[name]
+
+
+@pytest.mark.slow
+def test_a_sweep_leaves_its_jobs_to_slurm_and_finds_them_again(reference: Path, tmp_path: Path) -> None:
+    """With commands that stand in for Slurm's; one of the jobs is ended by the system and is continued."""
+    pytest.importorskip("submitit")
+    slurm = tmp_path / "slurm"
+    environment = fake_slurm.install(slurm)
+    runs = tmp_path / "runs"
+    words = ["sweep", written(tmp_path, THREE), "--launcher", "slurm"]
+    words += ["--runs", runs, "--checkpoint-seconds", "0"]
+    process = start(*words, **environment)
+    until(lambda: len(saved_steps(runs)) == 3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors.splitlines()[-1].startswith("smrl: left; the jobs go on in Slurm")
+    code, text, errors = run(*words, **environment)
+    assert code == 0, errors
+    assert "A sweep" in text
+    assert len(list(slurm.glob("job-*"))) == 3, "no run was queued twice"
+    assert results(runs) == results(reference)

@@ -105,7 +105,8 @@ def names(algorithm: str) -> dict[str, Any]:
     """The settings of an algorithm with their default values, its hyperparameters among them, by name."""
     config = registry.find(algorithm).config
     own = {field.name: field.default for field in dataclasses.fields(Settings) if field.name != "hyper"}
-    hyper = {name: getattr(config(), name) for name in (field.name for field in dataclasses.fields(config))}
+    defaults = config()
+    hyper = {field.name: getattr(defaults, field.name) for field in dataclasses.fields(config)}
     for name in own.keys() & hyper.keys():
         raise SmrlError(f"the hyperparameter {name} of {algorithm} has the name of a setting of smrl; rename it.")
     return own | hyper

@@ -10,7 +10,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from smrl import plugins
 from smrl.errors import SmrlError
-from smrl.types import Array
 
 
 @runtime_checkable
@@ -62,7 +61,7 @@ class Schedule:
         """No carry."""
         return ()
 
-    def times(self, carry: tuple[()], step: Array | int) -> Array | int:
+    def times(self, carry: tuple[()], step: Any) -> Any:
         """The value in force at a step, counted from 1."""
         times: Any = self.values[0]
         for before, value, until in zip(self.values, self.values[1:], self.until, strict=False):

@@ -1,0 +1,71 @@
+"""`smrl reproduce`: the list, what is refused, and a small study from end to end."""
+
+from pathlib import Path
+
+import pytest
+
+from smrl.cli.main import main
+from smrl.studies.reproductions import STUDIES, Runs, Study
+
+SMALL = {
+    **{"steps": 60, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 8},
+    **{"actor_hidden": (8,), "critic_hidden": (8,)},
+}
+TINY = Study("Fig. 0", "a small study", (Runs("ddpg", ("Pendulum-v1",), {"reuse": [1, 2], **SMALL}),), seeds=2)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", *words])
+    assert stop.value.code == 2
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "write smrl reproduce NAME, with one of q-smr, hyperparameters, gym"),
+        (("gim",), "did you mean gym?"),
+        (("gym", "--scale", "2"), "scale"),
+        (("gym", "--seeds", "0"), "seeds"),
+        (("gym", "--tasks", "Hoper-v4"), "did you mean Hopper-v4?"),
+    ],
+)
+def test_refused(words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
+    assert sentence in refused(capsys, *words)
+
+
+def test_a_study_from_end_to_end(
+    capsys: pytest.CaptureFixture[str], in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in STUDIES:
+        monkeypatch.delitem(STUDIES, name)
+    monkeypatch.setitem(STUDIES, "tiny", TINY)
+    main(["reproduce", "tiny", "--quiet"])
+    said = capsys.readouterr().out
+    assert "Fig. 0: a small study" in said
+    assert "4 runs, 0 of them finished already; the others take about" in said
+    assert (in_tmp_path / "runs/reproduced/tiny.png").stat().st_size > 10_000
+    assert "| Pendulum-v1 | DDPG, reuse 2 | 60 |" in (in_tmp_path / "runs/reproduced/tiny.md").read_text()
+    main(["reproduce", "--list"])
+    assert "4 of 4" in capsys.readouterr().out
+    main(["reproduce", "tiny", "--quiet"])
+    assert "core-hours" not in capsys.readouterr().out, "nothing is left to run"
+
+
+def test_hyperparameters(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    main(["reproduce", "hyperparameters"])
+    lines = {words[0]: words[1:] for line in capsys.readouterr().out.splitlines() if (words := line.split())}
+    assert lines["reuse"] == ["10", "10", "10", "10", "10", "5", "5", "5", "10"]
+
+
+@pytest.mark.slow
+def test_table_2_at_a_hundredth(capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
+    main(["reproduce", "performance", "--scale", "0.01", "--seeds", "2", "--quiet"])
+    table = (in_tmp_path / "runs/reproduced/performance-scale0.01.md").read_text()
+    for row in ("cheetah-run@2.5K", "fish-swim@2.5K", "cheetah-run@5K", "fish-swim@5K"):
+        assert table.count(row) == 1
+    assert "over SAC@5K" in table

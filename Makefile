@@ -36,6 +36,7 @@ bench: install
 	$(BIN)/python -m benchmarks.tabular
 	$(BIN)/python -m benchmarks.environments
 	$(BIN)/python -m benchmarks.images
+	$(BIN)/python -m benchmarks.convolutions
 
 format: install
 	$(BIN)/ruff check --fix .

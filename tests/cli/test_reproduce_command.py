@@ -40,7 +40,7 @@ def test_refused(words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFi
 def test_a_study_from_end_to_end(
     capsys: pytest.CaptureFixture[str], in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in STUDIES:
+    for name in list(STUDIES):
         monkeypatch.delitem(STUDIES, name)
     monkeypatch.setitem(STUDIES, "tiny", TINY)
     main(["reproduce", "tiny", "--quiet"])

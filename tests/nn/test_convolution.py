@@ -1,41 +1,39 @@
 """Both forms of a convolution are the same, and so are their gradients."""
 
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from smrl.nn.convolution import convolve, convolve_by_xla, convolve_on_cpu, fold
 
 
-def with_gradients(form: Any, x: Any, weights: Any, stride: int, seed: int) -> list[Any]:
-    """The output, and the gradients by images and by weights in a random direction."""
+@partial(jax.jit, static_argnums=(0, 1))
+def with_gradients(form: Any, stride: int, x: Any, weights: Any, slope: Any) -> list[Any]:
+    """The output, and the gradients by images and by weights in the direction ``slope``."""
     y, back = jax.vjp(lambda x, weights: form(x, weights, stride), x, weights)
-    slope = np.random.default_rng(seed).normal(size=y.shape)
-    return [y, *back(jnp.asarray(slope, y.dtype))]
+    return [y, *back(slope)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None, phases=[Phase.generate])  # to shrink an example, each try would compile
 @given(st.data())
 def test_both_forms_and_their_gradients(data: st.DataObject) -> None:
     """Images need not be square, and their last pixels may be under no kernel."""
     kernel, stride = data.draw(st.integers(1, 5), "kernel"), data.draw(st.integers(1, 4), "stride")
     height, width = (data.draw(st.integers(kernel, 12), name) for name in ("height", "width"))
     batch, channels = data.draw(st.integers(1, 3), "batch"), data.draw(st.integers(1, 3), "channels")
-    filters = data.draw(st.sampled_from([1, 2, 17]), "filters")  # XLA's kernels differ above 16
-    seed = data.draw(st.integers(0, 99), "seed")
-    rng = np.random.default_rng(seed)
+    filters = data.draw(st.sampled_from([1, 2, 17]), "filters")  # XLA has other kernels above 16
+    rng = np.random.default_rng(data.draw(st.integers(0, 99), "seed"))
+    x, weights = rng.normal(size=(batch, height, width, channels)), rng.normal(size=(kernel, kernel, channels, filters))
+    slope = rng.normal(size=(batch, *((side - kernel) // stride + 1 for side in (height, width)), filters))
     with jax.enable_x64(True):
-        x = jnp.asarray(rng.normal(size=(batch, height, width, channels)))
-        weights = jnp.asarray(rng.normal(size=(kernel, kernel, channels, filters)))
-        assert x.dtype == jnp.float64
-        ours, theirs = (
-            with_gradients(form, x, weights, stride, seed + 1) for form in (convolve_on_cpu, convolve_by_xla)
-        )
+        ours, theirs = (with_gradients(form, stride, x, weights, slope) for form in (convolve_on_cpu, convolve_by_xla))
+    assert ours[0].dtype == np.float64
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
 
@@ -64,7 +62,7 @@ def test_the_first_layer_computes_no_gradient_of_its_images() -> None:
         return (convolve_on_cpu(x, weights, 1) ** 2).sum()
 
     def convolutions(wanted: Any) -> int:
-        text = jax.jit(jax.grad(loss, wanted)).lower(x, weights).compile().as_text()
+        text = jax.jit(jax.grad(loss, wanted)).lower(x, weights).compile().as_text() or ""
         return text.count(" convolution(")
 
     assert (convolutions((0, 1)), convolutions(1)) == (3, 2)

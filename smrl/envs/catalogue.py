@@ -136,6 +136,8 @@ FAMILIES = {
         "atari",
     ),
     "small images": Family(
-        ("smrl/Catch-v0",), ": a ball to catch in 10×10 pixels, for first tries", lambda: ["smrl/Catch-v0"]
+        ("smrl/Catch-v0", "smrl/CatchContinuous-v0"),
+        ": a ball to catch in 10×10 pixels, for first tries",
+        lambda: ["smrl/Catch-v0", "smrl/CatchContinuous-v0"],
     ),
 }

@@ -12,16 +12,18 @@ BRIGHT = 255
 
 
 class Catch(gymnasium.Env[np.ndarray, Any]):
-    """Actions: 0 left, 1 stay, 2 right. The ball lands after nine steps, for a reward of 1 if caught and -1 if not.
+    """The ball lands after nine steps, for a reward of 1 if caught and -1 if not.
+
+    Actions: 0 left, 1 stay, 2 right; or a number that is rounded to -1 left, 0 stay, 1 right.
 
     It starts in a random column, and every column can be reached in time.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
 
-    def __init__(self, render_mode: str | None = None) -> None:
+    def __init__(self, render_mode: str | None = None, continuous: bool = False) -> None:
         self.observation_space = Box(0, BRIGHT, (SIZE, SIZE, 1), np.uint8)
-        self.action_space = Discrete(3)
+        self.action_space = Box(-1, 1, (1,), np.float32) if continuous else Discrete(3)
         self.render_mode = render_mode
         self._row = self._column = self._paddle = 0
 
@@ -35,7 +37,8 @@ class Catch(gymnasium.Env[np.ndarray, Any]):
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Move the paddle; the ball falls by one pixel."""
-        self._paddle = min(max(self._paddle + int(action) - 1, 0), SIZE - 1)
+        move = int(action) - 1 if isinstance(self.action_space, Discrete) else round(float(action[0]))
+        self._paddle = min(max(self._paddle + move, 0), SIZE - 1)
         self._row += 1
         has_landed = self._row == SIZE - 1
         reward = (1.0 if self._paddle == self._column else -1.0) if has_landed else 0.0
@@ -52,3 +55,4 @@ class Catch(gymnasium.Env[np.ndarray, Any]):
 
 
 gymnasium.register("smrl/Catch-v0", entry_point=f"{__name__}:{Catch.__name__}")
+gymnasium.register("smrl/CatchContinuous-v0", entry_point=f"{__name__}:{Catch.__name__}", kwargs={"continuous": True})

@@ -32,7 +32,7 @@ EXTRAS = (
     (atari.IDS, "atari", ("ale_py",)),
     (r".*MuJoCoEnv-v0", "pybullet", ("pybullet_data",)),  # not pybullet, which prints when it is imported
     (r".*BulletEnv-v0", "pybullet", ("pybullet_envs_gymnasium",)),
-    ("smrl/Catch-v0", "", ("smrl.envs.catch",)),
+    (r"smrl/Catch(Continuous)?-v0", "", ("smrl.envs.catch",)),
 )
 # Tasks whose modules surely do not use MuJoCo, which takes a quarter of a second to import.
 WITHOUT_MUJOCO = (

@@ -51,6 +51,11 @@ SMALL_DQN = {  # for tasks that take minutes
     **{"learning_rate": 5e-4, "hidden": (128, 128), "learn_every": 1, "target_every": 100},
     **{"epsilon": 0.05, "epsilon_steps": 2_000},
 }
+SMALL_IMAGES = {
+    **{"steps": 6_000, "warmup": 500, "eval_every": 500, "eval_episodes": 20, "batch_size": 64, "learning_rate": 5e-4},
+    **{"filters": (16, 16), "kernels": (3, 3), "strides": (1, 1), "features": 32, "shift": 1},
+    **{"actor_hidden": (64, 64), "critic_hidden": (64, 64)},
+}
 WALKER = ("stand", "walk", "run")
 SLOWER_NOISE = (  # of DrQ-v2: its authors' tasks of medium difficulty
     *("acrobot-swingup", "cartpole-swingup-sparse", "cheetah-run", "finger-turn-*", "hopper-hop"),
@@ -101,6 +106,8 @@ PRESETS: dict[str, Preset] = {
             Row("dqn", SMALL_DQN | {"steps": 50_000, "epsilon_steps": 10_000}, "LunarLander-v*", "ours"),
             Row("dqn", SMALL_DQN | {"hidden": (64,), "batch_size": 32, "eval_episodes": 20}, "*Catch-v0", "ours"),
             Row("dqn", {"filters": (16, 16), "kernels": (3, 3), "strides": (1, 1)}, "*Catch-v0", "ours"),
+            *(Row(name, SMALL_IMAGES, "*CatchContinuous-v0", "ours") for name in ("sac_pixels", "drqv2")),
+            Row("drqv2", {"learn_every": 1, "augmentation": "none"}, "*CatchContinuous-v0", "ours"),
         ),
     ),
     "authors": Preset(

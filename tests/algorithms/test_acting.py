@@ -5,13 +5,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from specs import CONTINUOUS, vectors
+from specs import FAMILIES, vectors
 
 from smrl.algorithms import registry
 from smrl.algorithms.acting import Reader
 
 
-@pytest.mark.parametrize("name", CONTINUOUS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_only_what_is_read_is_handed_over(name: str) -> None:
     entry, spec = registry.find(name), vectors(3, 2)
     algorithm = entry.make(entry.config(actor_hidden=(8,), critic_hidden=(8,)), spec)

@@ -46,6 +46,15 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "a missing module of an algorithm": (("train", "no_such_module:cem", "Pendulum-v1"), "no_such_module"),
     "a missing module of a preset": (("train", "sac", "Pendulum-v1", "--preset", "no_such:mine"), "no_such"),
     "discrete actions": (("train", "sac", "CartPole-v1"), "SAC needs continuous actions"),
+    "images for vectors": (("train", "td3", "smrl/CatchContinuous-v0"), "TD3 needs a vector .* sac_pixels and drqv2"),
+    "vectors for images": (("train", "drqv2", "Pendulum-v1"), "DrQ-v2 needs images, but .* vectors of 3 numbers"),
+    "discrete actions for images": (("train", "sac_pixels", "smrl/Catch-v0"), "SAC from images needs continuous"),
+    "continuous actions for discrete": (("train", "dqn", "Pendulum-v1"), "DQN needs discrete actions"),
+    "images below the convolutions": (
+        ("train", "drqv2", "smrl/CatchContinuous-v0", "--kernels", "8,8"),
+        "10×10 are too small for convolutions of 8×, 8×",
+    ),
+    "a kernel too many": (("train", "dqn", "smrl/Catch-v0", "--kernels", "3,3,3"), "must be as many, not 2, 3 and 2"),
     "discrete actions to compare": (("compare", "sac", "CartPole-v1"), "SAC needs continuous actions"),
     "no such flag": (("train", "sac", "Pendulum-v1", "--ruse", "10"), "--ruse, 10; perhaps you meant --reuse"),
     "no such flag to compare": (

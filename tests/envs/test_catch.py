@@ -7,7 +7,7 @@ from gymnasium.utils.env_checker import check_env
 from smrl.envs import check as checking
 from smrl.envs.catch import Catch
 from smrl.envs.make import make
-from smrl.types import ArraySpec, Discrete, Spec
+from smrl.types import ArraySpec, Continuous, Discrete, Spec
 
 
 def places(image: np.ndarray) -> list[tuple[int, int]]:
@@ -30,6 +30,19 @@ def test_who_follows_the_ball_catches_it(seed: int) -> None:
         assert (terminated, truncated) == (environment.over, False)
     assert rewards == [0.0] * 8 + [1.0]
     assert places(obs) == [(9, ball)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_actions_may_be_numbers(seed: int) -> None:
+    """They are rounded, and then the two tasks are the same."""
+    one, other = make("smrl/Catch-v0"), make("smrl/CatchContinuous-v0")
+    assert other.spec == Spec(ArraySpec((10, 10, 1), "uint8"), Continuous(1, (-1.0,), (1.0,), (1,)))
+    np.testing.assert_array_equal(one.reset(seed), other.reset(seed))
+    numbers = np.random.default_rng(seed).uniform(-1, 1, 9).astype(np.float32)
+    for number in numbers:
+        step = one.step(np.array(1 + (number > 0.5) - (number < -0.5)))
+        for left, right in zip(step, other.step(np.array([number])), strict=True):
+            np.testing.assert_array_equal(left, right)
 
 
 def test_who_does_not_misses_it() -> None:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from specs import CONTINUOUS, vectors
+from specs import FAMILIES, vectors
 
 import smrl
 from smrl.algorithms import registry
@@ -178,7 +178,7 @@ def test_presets_are_listed_and_recorded(in_tmp_path: Path, capsys: pytest.Captu
     assert (settings.hyper.target_entropy, settings.hyper.critics, settings.fresh_batches) == (-1, 3, 2)
 
 
-@pytest.mark.parametrize("name", CONTINUOUS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_every_algorithm_takes_every_knob(name: str, tmp_path: Path) -> None:
     knobs: dict[str, Any] = {"fresh_batches": 2, "reset_every": 30, "layer_norm": True, "dropout": 0.1, "n_step": 3}
     knobs |= {"learning_rate_factor": 2.0, "bias_every": 60, "eval_every": 30}

@@ -12,7 +12,7 @@ from smrl.errors import SmrlError
 from smrl.studies.tasks import GUESSED, LISTS, NAMED, find
 
 FAMILIES = {"gym": "Gym MuJoCo", "dmc": "DeepMind Control", "pybullet": "PyBullet"}
-LATER = ("dmc-pixels", "atari")  # their environments are not there yet
+LATER = ("dmc-pixels", "atari")  # they need a renderer and an extra
 
 # What the paper's text and tables name for each list, in its own words.
 IN_THE_PAPER = {

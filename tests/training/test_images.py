@@ -17,22 +17,31 @@ from smrl.training import room
 from smrl.types import ArraySpec
 
 SHORT: dict[str, Any] = {"reuse": 2, "warmup": 50, "eval_episodes": 1, "batch_size": 8, "quiet": True}
-SHORT |= {"hidden": (8,), "filters": (4,), "kernels": (3,), "strides": (2,)}
+SHORT |= {"filters": (4,), "kernels": (3,), "strides": (2,)}
+DQN = SHORT | {"hidden": (8,)}
+CONTROL = SHORT | {"actor_hidden": (8,), "critic_hidden": (8,), "features": 8}
 
 
 @pytest.mark.parametrize(
-    ("env", "options"),
+    ("algorithm", "env", "options"),
     [
-        ("smrl/Catch-v0", {"n_step": 3, "windows": "whole"}),
-        ("BreakoutNoFrameskip-v4", {"image_size": 20, "envs": 2, "n_step": 3, "max_episode_steps": 200}),
+        ("dqn", "smrl/Catch-v0", DQN | {"n_step": 3, "windows": "whole"}),
+        (
+            *("dqn", "BreakoutNoFrameskip-v4"),
+            DQN | {"image_size": 20, "envs": 2, "n_step": 3, "max_episode_steps": 200},
+        ),
+        ("drqv2", "smrl/CatchContinuous-v0", CONTROL | {"noise_steps": 300, "reset_every": 150}),
+        ("sac_pixels", "smrl/CatchContinuous-v0", CONTROL | {"augmentation": "batch"}),
     ],
 )
-def test_a_run_with_images_continues_bit_for_bit(env: str, options: dict[str, Any], tmp_path: Path) -> None:
-    steps = {"steps": 400, "eval_every": 200, "capacity": 150} | SHORT | options
-    whole = smrl.train("dqn", env, runs=tmp_path / "whole", **steps)
+def test_a_run_with_images_continues_bit_for_bit(
+    algorithm: str, env: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    steps = {"steps": 400, "eval_every": 200, "capacity": 150} | options
+    whole = smrl.train(algorithm, env, runs=tmp_path / "whole", **steps)
     # At step 297 a ball has just landed.
-    smrl.train("dqn", env, runs=tmp_path / "parts", **steps, on_step=lambda run, step: step >= 297)
-    parts = smrl.train("dqn", env, runs=tmp_path / "parts", **steps)
+    smrl.train(algorithm, env, runs=tmp_path / "parts", **steps, on_step=lambda run, step: step >= 297)
+    parts = smrl.train(algorithm, env, runs=tmp_path / "parts", **steps)
     assert parts.record.steps.tolist() == [200, 400]
     assert outcome(env, tmp_path / "parts") == outcome(env, tmp_path / "whole")
     assert whole.settings.image_size == options.get("image_size")
@@ -41,7 +50,7 @@ def test_a_run_with_images_continues_bit_for_bit(env: str, options: dict[str, An
 def test_a_lost_life_ends_no_episode(tmp_path: Path) -> None:
     """It terminates for what is learned; the game, and so the episode, goes on."""
     env = "BreakoutNoFrameskip-v4"
-    run = smrl.train("dqn", env, steps=130, eval_every=1000, image_size=20, **SHORT, runs=tmp_path)
+    run = smrl.train("dqn", env, steps=130, eval_every=1000, image_size=20, **DQN, runs=tmp_path)
     saved = checkpoint.load(RunDirectory(run.path).checkpoint, print)
     assert saved is not None
     (episode,) = saved.facts["episodes"]
@@ -53,7 +62,7 @@ def test_a_lost_life_ends_no_episode(tmp_path: Path) -> None:
 
 
 def test_frames_that_do_not_fit_into_memory_are_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = SHORT | {"steps": 150, "eval_every": 150, "image_size": 20, "capacity": 100}
+    options = DQN | {"steps": 150, "eval_every": 150, "image_size": 20, "capacity": 100}
     here = smrl.train("dqn", "PongNoFrameskip-v4", **options, runs=tmp_path / "memory")
     monkeypatch.setattr(room, "_physical_memory", lambda: 79_000)
     said: list[str] = []

@@ -96,7 +96,7 @@ class ShownMeter:
 
     def __init__(self, console: Console, bars: Progress | None, title: str, total: int) -> None:
         self._console, self._bars, self._title, self._total = console, bars, title, total
-        self._speed = Speed()
+        self._speed, self._speed_by_line = Speed(), Speed(seconds=0)  # the latter from one line to the next
         self._task: TaskID | None = None
         if bars:
             self._task = bars.add_task(title, total=total, value="–", speed="–")
@@ -104,29 +104,32 @@ class ShownMeter:
     def begin(self, step: int) -> None:
         """Count the speed from here on."""
         self._speed.restart()
+        self._speed_by_line.restart()
+        self._speed_by_line.at(step, time.monotonic())
         self.advance(step)
 
     def advance(self, step: int) -> None:
         """Move the bar."""
-        speed = self._speed_in_words(step)
+        speed = _in_words(self._speed.at(step, time.monotonic()))
         if self._bars and self._task is not None:
             self._bars.update(self._task, completed=step, speed=speed)
 
     def evaluated(self, step: int, mean: float) -> None:
         """Show the return."""
-        speed = self._speed_in_words(step)
         if self._bars and self._task is not None:
+            speed = _in_words(self._speed.at(step, time.monotonic()))
             self._bars.update(self._task, completed=step, value=f"{mean:,.1f}", speed=speed)
         else:
+            speed = _in_words(self._speed_by_line.at(step, time.monotonic()))
             self.say(f"step {step:,} of {self._total:,}, return {mean:,.1f}, {speed} steps/s")
 
     def say(self, sentence: str) -> None:
         """Print a sentence."""
         self._console.print(Text(f"{self._title}: {sentence}"))
 
-    def _speed_in_words(self, step: int) -> str:
-        speed = self._speed.at(step, time.monotonic())
-        return f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"
+
+def _in_words(speed: float) -> str:
+    return f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"
 
 
 class Board:

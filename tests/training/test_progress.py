@@ -48,6 +48,21 @@ def test_speed_forgets_what_is_long_ago() -> None:
     assert slow[9:] == [1.0] * 50
 
 
+def test_a_line_tells_the_speed_since_the_line_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluations that take longer than ten seconds are part of it, and do not make it nothing."""
+    text, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with Board(quiet=False, console=Console(file=text, soft_wrap=True)) as board:
+        meter = board.meter("run", 3_000)
+        meter.begin(0)
+        for step, reached, evaluated in ((1_000, 50.0, 100.0), (2_000, 150.0, 300.0)):
+            now[0] = reached
+            meter.advance(step)
+            now[0] = evaluated
+            meter.evaluated(step, 1.0)
+    assert re.findall(r"[\d.]+ steps/s", text.getvalue()) == ["10 steps/s", "5.0 steps/s"]
+
+
 def test_speed_after_a_long_pause_spans_the_pause() -> None:
     """An evaluation of a minute is not left out, and never divides by nothing."""
     speed = Speed(seconds=10)

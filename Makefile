@@ -37,6 +37,7 @@ bench: install
 	$(BIN)/python -m benchmarks.environments
 	$(BIN)/python -m benchmarks.images
 	$(BIN)/python -m benchmarks.convolutions
+	$(BIN)/python -m benchmarks.full_size
 
 format: install
 	$(BIN)/ruff check --fix .

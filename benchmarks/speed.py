@@ -38,6 +38,7 @@ from smrl.training.session import Session
 from smrl.types import ArraySpec, Continuous, Spec, Tick, Transition
 
 SPEC = Spec(ArraySpec((17,)), Continuous(6))  # HalfCheetah and Walker2d
+ALGORITHMS = ("ddpg", "td3", "sac", "darc", "tqc", "redq")  # of vectors
 BATCH = 256
 REPEATS = 5
 
@@ -85,9 +86,8 @@ def update_speed(name: str, reuse: int) -> tuple[float, float]:
     state = jax.eval_shape(algorithm.init, key)
 
     def flop(index: int) -> float:
-        tick = Tick(
-            jnp.asarray(2), jnp.asarray(index), rounds, key, jnp.asarray(1)
-        )  # constants: XLA knows which branch is taken
+        # constants, so that XLA knows which branch is taken
+        tick = Tick(jnp.asarray(2), jnp.asarray(index), rounds, key, jnp.asarray(1))
         update = jax.jit(lambda state, batch: algorithm.update(state, batch, tick, key))
         cost: Any = update.lower(state, jax.tree.map(lambda field: field[0], batches)).compile().cost_analysis()
         return float(cost["flops"])
@@ -193,10 +193,8 @@ def evaluation_ratio(env_name: str) -> float:
 
 def measure() -> dict[str, Any]:
     """All measurements of one process."""
-    paper = {name: int(resolve(name, "").reuse) for name in registry.names()}
-    updates = {
-        f"{name} reuse {reuse}": update_speed(name, reuse) for name in registry.names() for reuse in (1, paper[name])
-    }
+    paper = {name: int(resolve(name, "").reuse) for name in ALGORITHMS}
+    updates = {f"{name} reuse {reuse}": update_speed(name, reuse) for name in ALGORITHMS for reuse in (1, paper[name])}
     return {
         "threads": runtime.threads(),
         "peak": peak(),

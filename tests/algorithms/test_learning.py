@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from specs import CONTINUOUS, FAMILIES
+from specs import CONTINUOUS
 
 import smrl
 
@@ -27,7 +27,9 @@ def returns(algorithm: str, reuse: int, seed: int, runs: Path, **networks: Any) 
     return run.record.returns
 
 
-@pytest.mark.parametrize("algorithm", FAMILIES)
+@pytest.mark.parametrize(
+    "algorithm", [name if name == "sac" else pytest.param(name, marks=pytest.mark.slow) for name in CONTINUOUS]
+)
 def test_one_seed_solves_it_with_reuse(algorithm: str, tmp_path: Path) -> None:
     assert returns(algorithm, 10, 0, tmp_path, **SMALL).max() >= SOLVED
 

@@ -184,9 +184,9 @@ SUBJECTS = {
         ("original redq", 3, 4),
         ("original redq", 0, 4),
         ("droq", 0, 1),
-        ("default darc", 1, 2),
-        ("default tqc", 0, 1),
-        ("default redq", 19, 20),
+        pytest.param("default darc", 1, 2, marks=pytest.mark.slow),
+        pytest.param("default tqc", 0, 1, marks=pytest.mark.slow),
+        pytest.param("default redq", 19, 20, marks=pytest.mark.slow),
     ],
 )
 def test_one_update_is_that_of_numpy(name: str, index: int, rounds: int) -> None:
@@ -230,7 +230,7 @@ def numbers_of(name: str) -> tuple[Any, Batch, dict[str, Any], reference.Setting
     return setup.subject.in_numpy(setup.state), batch_in_numpy(setup.batch), draws, settings
 
 
-@pytest.mark.parametrize("name", ["darc", "default darc"])
+@pytest.mark.parametrize("name", ["darc", pytest.param("default darc", marks=pytest.mark.slow)])
 def test_darc_mixes_both_actors_and_both_critics(name: str) -> None:
     state, batch, draws, settings = numbers_of(name)
     actions = [
@@ -244,7 +244,7 @@ def test_darc_mixes_both_actors_and_both_critics(name: str) -> None:
         assert some_but_not_all(first < second)
 
 
-@pytest.mark.parametrize("name", ["tqc", "default tqc"])
+@pytest.mark.parametrize("name", ["tqc", pytest.param("default tqc", marks=pytest.mark.slow)])
 def test_tqc_drops_more_atoms_of_one_critic_and_meets_both_parts_of_huber(name: str) -> None:
     state, batch, _, settings = numbers_of(name)
     atoms = [forward(critic, reference.joined(batch.next_obs, batch.action))[0] for critic in state.target_critics]
@@ -255,7 +255,7 @@ def test_tqc_drops_more_atoms_of_one_critic_and_meets_both_parts_of_huber(name: 
     assert some_but_not_all(np.abs(batch.reward[:, None] + batch.discount[:, None] * kept[:, :1] - online) > 1.0)
 
 
-@pytest.mark.parametrize("name", ["redq", "original redq", "default redq"])
+@pytest.mark.parametrize("name", ["redq", "original redq", pytest.param("default redq", marks=pytest.mark.slow)])
 def test_redq_s_subset_is_not_the_first_few_and_its_minimum_is_of_several(name: str) -> None:
     state, batch, draws, _ = numbers_of(name)
     subset = draws["subset"]

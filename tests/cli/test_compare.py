@@ -235,7 +235,7 @@ def saved_steps(folder: Path) -> list[int | None]:
     return [checkpoint.newest_step(path) for path in folder.glob("runs/*/*/seed*/checkpoint")]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupted_comparison_saves_its_runs(number: signal.Signals, in_tmp_path: Path) -> None:
     process = endless(in_tmp_path)
     process.send_signal(number)

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import run, start
@@ -38,7 +39,14 @@ def train(env: str, runs: Path) -> tuple[object, ...]:
     return ("train", *(RUNS | SUITES)[env], *COMMON, *SMALL, "--runs", runs)
 
 
-@pytest.fixture(scope="module", params=RUNS)
+QUICK = ("Pendulum-v1", "HopperMuJoCoEnv-v0")  # the other tasks are left to `make test-slow`
+
+
+def marked(envs: Iterable[str]) -> list[Any]:
+    return [env if env in QUICK else pytest.param(env, marks=pytest.mark.slow) for env in envs]
+
+
+@pytest.fixture(scope="module", params=marked(RUNS))
 def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     env: str = request.param
     runs = tmp_path_factory.mktemp("undisturbed")
@@ -71,7 +79,7 @@ def test_killed_at_random_moments(undisturbed: tuple[str, Path], tmp_path: Path)
     assert outcome(env, tmp_path) == outcome(env, reference)
 
 
-@pytest.mark.parametrize("env", SUITES)
+@pytest.mark.parametrize("env", marked(SUITES))
 def test_every_suite_continues(env: str, tmp_path: Path) -> None:
     words = [*train(env, tmp_path), "--reuse", "2", "--eval-every", "200"]
     killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"

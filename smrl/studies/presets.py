@@ -56,6 +56,10 @@ SMALL_IMAGES = {
     **{"filters": (16, 16), "kernels": (3, 3), "strides": (1, 1), "features": 32, "shift": 1},
     **{"actor_hidden": (64, 64), "critic_hidden": (64, 64)},
 }
+SMALL_DRQ = {  # a shift would move the paddle out of the image
+    **{"learn_every": 1, "n_step": 1, "augmentation": "none", "learning_rate": 2e-4},
+    **{"first_noise": 0.7, "last_noise": 0.3, "noise_steps": 3_000},
+}
 WALKER = ("stand", "walk", "run")
 SLOWER_NOISE = (  # of DrQ-v2: its authors' tasks of medium difficulty
     *("acrobot-swingup", "cartpole-swingup-sparse", "cheetah-run", "finger-turn-*", "hopper-hop"),
@@ -107,7 +111,7 @@ PRESETS: dict[str, Preset] = {
             Row("dqn", SMALL_DQN | {"hidden": (64,), "batch_size": 32, "eval_episodes": 20}, "*Catch-v0", "ours"),
             Row("dqn", {"filters": (16, 16), "kernels": (3, 3), "strides": (1, 1)}, "*Catch-v0", "ours"),
             *(Row(name, SMALL_IMAGES, "*CatchContinuous-v0", "ours") for name in ("sac_pixels", "drqv2")),
-            Row("drqv2", {"learn_every": 1, "augmentation": "none"}, "*CatchContinuous-v0", "ours"),
+            Row("drqv2", SMALL_DRQ, "*CatchContinuous-v0", "ours"),
         ),
     ),
     "authors": Preset(

@@ -32,7 +32,10 @@ from smrl.studies.reproductions import STUDIES, Study
 from smrl.training.session import Session
 from smrl.validation import Count, PositiveShare, validate
 
-WITHOUT_RUNS = {"q-smr": "Fig. 3: Q-learning and Q-SMR in tables", "hyperparameters": "Tab. 4 and the others of it"}
+WITHOUT_RUNS = {  # name → place in the paper, title
+    "q-smr": ("Fig. 3", "Q-learning and Q-SMR in tables"),
+    "hyperparameters": ("Tab. 4 and others", "hyperparameters of all algorithms"),
+}
 EXAMPLES = {  # algorithms and the tasks whose settings stand for theirs
     **dict.fromkeys(("ddpg", "td3", "sac", "darc", "tqc", "redq"), "Hopper-v4"),
     **dict.fromkeys(("sac_pixels", "drqv2"), "dmc-pixels/cartpole-swingup"),
@@ -161,9 +164,8 @@ def _grids(study: Study, rows: Sequence[Any], scale: float) -> list[Grid]:
 def _overview(command: Command) -> Table:
     """All studies with how many of their runs are finished."""
     table = _empty("name", "in the paper", "shows", "runs finished", "ours")
-    for name, text in WITHOUT_RUNS.items():
-        place, _, title = text.partition(": ")
-        table.add_row(name, place, title or "hyperparameters of all algorithms", "–", "")
+    for name, (place, title) in WITHOUT_RUNS.items():
+        table.add_row(name, place, title, "–", "")
     for name, study in STUDIES.items():
         several = reproductions.runs(study, command.scale, command.seeds)
         finished = sum(_done(one, command.runs) >= one.steps for one in several)

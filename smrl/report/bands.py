@@ -134,7 +134,7 @@ def step_of(number: PaperNumber) -> int:
 
 
 def remark(settings: Mapping[str, Any], name: str) -> str:
-    """How a published algorithm was run otherwise than these settings, and what is not known of it."""
+    """Differences between the published runs of an algorithm and these settings, and what is unknown of those runs."""
     protocol, mine = published.protocol(name, settings["env"]), settings.get("action_repeat", 1)
     differs = protocol.action_repeat not in (None, mine)
     parts = [f"action repeat {protocol.action_repeat} there, {mine} here"] if differs else []

@@ -50,7 +50,7 @@ def profile_panel(rows: Sequence[Row], found: Sequence[Aggregate]) -> dict[str, 
 
 
 def rounded(values: ArrayLike) -> list[float | int | None]:
-    """Numbers of five significant digits as JSON has them: whole ones as integers, None where there is none.
+    """Round to five significant digits for JSON: whole numbers become integers, and NaN becomes None.
 
     >>> rounded([1234567.0, 0.123456789, float("nan")])
     [1234600, 0.12346, None]

@@ -18,7 +18,7 @@ TRAINING = "training.csv"
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run's record with what its folder says besides."""
+    """A run's record, with its hours of training, its versions and its machine."""
 
     record: Record
     hours: NDArray[np.float64]  # of training at each evaluation; NaN where training.csv does not say

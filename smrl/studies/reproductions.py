@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from smrl.errors import SmrlError, nearest, require
+from smrl.errors import nearest, require
 from smrl.runs.settings import Settings
 from smrl.smr.rules import Schedule, rule_of
 from smrl.studies import tasks
@@ -178,13 +178,6 @@ STUDIES = {
         ours="the whole study: the paper only mentions that so large a reuse overfits",
     ),
 }
-
-
-def find(name: str) -> Study:
-    """The study of a name, or a sentence that names the nearest."""
-    if name not in STUDIES:
-        raise SmrlError(f"there is no study '{name}' among {', '.join(STUDIES)}{nearest(name, STUDIES)}")
-    return STUDIES[name]
 
 
 def runs(

@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 from smrl.errors import SmrlError
-from smrl.studies import reproductions
 from smrl.studies.cost import Speed, seconds
 from smrl.studies.presets import resolve
 from smrl.studies.reproductions import STUDIES, runs, scaled
@@ -62,8 +61,6 @@ def test_tasks_by_pattern() -> None:
     assert {one.env for one in runs(STUDIES["gym"], seeds=1, patterns=["H*"])} == {"HalfCheetah-v4", "Hopper-v4"}
     with pytest.raises(SmrlError, match=r"has no task 'Hoper-v4' among .*; did you mean Hopper-v4\?"):
         runs(STUDIES["gym"], patterns=["Hoper-v4"])
-    with pytest.raises(SmrlError, match=r"there is no study 'gim' among .*; did you mean gym\?"):
-        reproductions.find("gim")
 
 
 def test_the_estimate_adds_up() -> None:

@@ -35,7 +35,7 @@ class Training:
         self._worker: Worker | None = None
 
     def __call__(self) -> Ending:
-        """Train the run in a process of its own."""
+        """Start a process that trains the run, and wait for it."""
         self._worker = begin(self._task, self._width)
         try:
             return attend(self._worker)

@@ -6,25 +6,19 @@ An observer never stops a run: one that fails is dropped with a sentence, and th
 import contextlib
 import os
 import socket
-import struct
 import threading
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.proto.summary_pb2 import Summary
-from tensorboardX.record_writer import masked_crc32c
-
 from smrl.errors import SmrlError
 from smrl.plugins import in_words
+from smrl.runs.events import EventFile
 
 REACH_SECONDS = 2.0
 FINISH_SECONDS = 60.0  # to send what is held back when a run ends
-EVENTS = "events.out.tfevents"  # TensorBoard finds its files by this name
 
 
 class Observer(Protocol):
@@ -37,40 +31,6 @@ class Observer(Protocol):
 
     def close(self) -> None:
         """Write out what is held back."""
-
-
-class EventFile:
-    """An event file of TensorBoard, written in the caller's thread, so that the caller learns of every failure.
-
-    The writers of tensorboardX have a thread and a queue; when the thread dies, the queue fills and blocks the run.
-    """
-
-    name = "TensorBoard"
-
-    def __init__(self, folder: Path, continue_at: int) -> None:
-        """Begin a file; TensorBoard hides what earlier ones say of steps after ``continue_at``."""
-        folder.mkdir(parents=True, exist_ok=True)
-        # TensorBoard reads files in the order of their names, so a clock that steps back must not decide it.
-        taken = [int(file.name.split(".")[3]) for file in folder.glob(f"{EVENTS}.*") if _has_number(file)]
-        self.path = folder / f"{EVENTS}.{max([int(time.time()), *(number + 1 for number in taken)]):010d}.smrl"
-        self._append(Event(wall_time=time.time(), file_version="brain.Event:2"))
-        start = SessionLog(status=SessionLog.START)
-        self._append(Event(wall_time=time.time(), step=continue_at, session_log=start))
-
-    def write(self, step: int, values: dict[str, float]) -> None:
-        """Add a point to the curve of each value."""
-        points = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
-        self._append(Event(wall_time=time.time(), step=step, summary=Summary(value=points)))
-
-    def close(self) -> None:
-        """Nothing is held back."""
-
-    def _append(self, event: Event) -> None:
-        body = event.SerializeToString()
-        length = struct.pack("<Q", len(body))
-        checksums = (struct.pack("<I", masked_crc32c(part)) for part in (length, body))
-        with self.path.open("ab") as file:
-            file.write(length + next(checksums) + body + next(checksums))
 
 
 class WandB:
@@ -173,7 +133,3 @@ def _obstacle(wandb: Any) -> str | None:
 
     threading.Thread(target=reach, daemon=True).start()  # a look-up of the name knows no time limit
     return None if reached.wait(REACH_SECONDS) else f"{address.hostname} does not answer within {REACH_SECONDS:g} s"
-
-
-def _has_number(file: Path) -> bool:
-    return len(parts := file.name.split(".")) > 3 and parts[3].isdigit()

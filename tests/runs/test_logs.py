@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.record_writer import masked_crc32c
 
+from smrl.runs import events as event_files
 from smrl.runs import logs
+from smrl.runs.events import EventFile
 from smrl.runs.logs import Curves
 
 
@@ -21,8 +24,10 @@ def events(file: Path) -> list[Event]:
     """What an event file holds; every record is its length, a checksum, the event, a checksum."""
     found, content = [], file.read_bytes()
     while content:
-        (length,) = struct.unpack("<Q", content[:8])
-        found.append(Event.FromString(content[12 : 12 + length]))
+        length, first_sum = struct.unpack("<QI", content[:12])
+        body, (second_sum,) = content[12 : 12 + length], struct.unpack("<I", content[12 + length : 16 + length])
+        assert (first_sum, second_sum) == (masked_crc32c(content[:8]), masked_crc32c(body))
+        found.append(Event.FromString(body))
         content = content[16 + length :]
     return found
 
@@ -38,11 +43,11 @@ def open_curves(folder: Path, said: list[str], step: int = 0) -> Curves:
 def test_an_event_file_holds_all_values_at_once(tmp_path: Path) -> None:
     """Also before it is closed, so that TensorBoard shows what a run that is killed had reached."""
     curves = open_curves(tmp_path, [], step=40)
-    curves.write("evaluation", 50, {"mean": 1.5, "sd": float("nan")})
+    curves.write("evaluation", 2**40, {"mean": 1.5, "sd": float("nan")})
     first, start, point = events(files(tmp_path)[0])
     assert first.file_version == "brain.Event:2"
     assert (start.step, start.session_log.status) == (40, SessionLog.START)
-    assert point.step == 50
+    assert point.step == 2**40
     assert {value.tag: str(value.simple_value) for value in point.summary.value} == {
         "evaluation/mean": "1.5",
         "evaluation/sd": "nan",
@@ -53,7 +58,7 @@ def test_an_event_file_holds_all_values_at_once(tmp_path: Path) -> None:
 def test_a_clock_that_steps_back_changes_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorBoard reads the files in the order of their names, and a new one must not overwrite another."""
     for number, now in enumerate((2e9, 2e9, 1e9)):
-        monkeypatch.setattr(logs, "time", type("Clock", (), {"time": staticmethod(lambda now=now: now)}))
+        monkeypatch.setattr(event_files, "time", type("Clock", (), {"time": staticmethod(lambda now=now: now)}))
         curves = open_curves(tmp_path, [], step=number)
         curves.write("training", number + 1, {"loss": 0.0})
         curves.close()
@@ -67,7 +72,7 @@ def test_a_full_disk_drops_tensorboard_with_one_sentence(tmp_path: Path, monkeyp
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(logs.EventFile, "_append", full)
+    monkeypatch.setattr(EventFile, "_append", full)
     for step in range(5):
         curves.write("training", step, {"loss": 0.0})
     curves.close()

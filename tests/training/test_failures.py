@@ -10,7 +10,8 @@ from broken_envs import LIMIT, Raises, Toy
 
 import smrl
 from smrl.errors import SmrlError
-from smrl.runs import checkpoint, logs, tables
+from smrl.runs import checkpoint, tables
+from smrl.runs.events import EventFile
 from smrl.training import evaluator, progress
 from smrl.training.recorder import Recorder
 
@@ -40,13 +41,13 @@ def full(*_: Any, **__: Any) -> Any:
 def test_tensorboard_alone_has_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    append, calls = logs.EventFile._append, list[int]()
+    append, calls = EventFile._append, list[int]()
 
     def third(file: Any, event: Any) -> None:
         calls.append(1)
         append(file, event) if len(calls) < 5 else full()
 
-    monkeypatch.setattr(logs.EventFile, "_append", third)
+    monkeypatch.setattr(EventFile, "_append", third)
     run = train(tmp_path)
     assert steps(run) == [10, 20, 30, 40, 50, 60]
     assert steps(run, "training.csv") == [30, 40, 50, 60]

@@ -1,5 +1,6 @@
 """Networks: MLP with PyTorch's initialisation, ensembles, and the tanh-Gaussian head."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,12 +9,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from smrl.nn.activations import relu
 from smrl.types import Array, Key, Params
 
 Initialiser = Callable[..., Array]  # key, shape → values
 Activation = Literal["relu", "leaky-relu", "elu", "gelu", "silu", "tanh"]
 ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {
-    "relu": nn.relu,
+    "relu": relu,
     "leaky-relu": nn.leaky_relu,
     "elu": nn.elu,
     "gelu": nn.gelu,
@@ -133,15 +135,17 @@ class GaussianActor(nn.Module):
 def sample_tanh_gaussian(mean: Array, log_std: Array, key: Key, floor: float = 0.0) -> tuple[Array, Array]:
     """Sample a = tanh(u), u ~ N(mean, std²), by reparameterisation; a and log π(a).
 
-    log π(a) = Σ log N(u) − 2 (log 2 − u − softplus(−2u)), where the second term is the stable form of log(1 − tanh²u);
-    with a floor, log(1 − tanh²u + floor) takes its place.
+    log π(a) = Σ log N(u) − log(1 − tanh²u), of which the stable form is 2 (log 2 − |u| − log(1 + e^(−2|u|))); with a
+    floor, log(1 − tanh²u + floor) takes its place. Arrays are flat, for XLA is slow on rows of a few actions.
     """
+    shape, mean, log_std = mean.shape, mean.ravel(), log_std.ravel()
     noise = jax.random.normal(key, mean.shape)
     u = mean + jnp.exp(log_std) * noise
+    action, distance = jnp.tanh(u), jnp.abs(u)
     log_gaussian = -0.5 * noise**2 - log_std - 0.5 * jnp.log(2 * jnp.pi)
-    action = jnp.tanh(u)
-    log_slope = jnp.log(1 - action**2 + floor) if floor else 2 * (jnp.log(2.0) - u - jax.nn.softplus(-2 * u))
-    return action, (log_gaussian - log_slope).sum(-1)
+    exact = 2 * (jnp.log(2.0) - distance - jnp.log1p(jnp.exp(-2 * distance)))
+    log_slope = jnp.log(1 - action**2 + floor) if floor else exact
+    return action.reshape(shape), (log_gaussian - log_slope).reshape(shape).sum(-1)
 
 
 class MemberAxis:
@@ -201,6 +205,11 @@ class Ensemble:
             return jax.vmap(answer)(params.params, keys)
         members = range(self.size)
         return jnp.stack([answer(params[index], None if keys is None else keys[index]) for index in members])
+
+    def first(self, params: Params, *inputs: Array, key: Key | None = None) -> Array:  # (batch, …)
+        """Output of the first member alone; the others are not computed."""
+        alone = jax.tree.map(lambda leaf: leaf[:1], params) if self.stacked else params[:1]
+        return dataclasses.replace(self, size=1)(alone, *inputs, key=key)[0]
 
     def subset(self, params: Params, indices: Array) -> Params:
         """Parameters of the members at these indices, for an ensemble of that size."""

@@ -74,8 +74,8 @@ class Pieces:
         """Maximise mean Q_1(s, π(s)) under the newest critics."""
 
         def loss(params: Params) -> tuple[Array, Metrics]:
-            q = self.critics(state.critics.params, batch.obs, self.actor.apply(params, batch.obs), key=key)
-            value = -q[0].mean()
+            action = self.actor.apply(params, batch.obs)
+            value = -self.critics.first(state.critics.params, batch.obs, action, key=key).mean()
             return value, {"actor_loss": value}
 
         actor, metrics = gradients.descend(state.actor, loss, self.actor_optimiser)

@@ -51,6 +51,10 @@ SMALL_DQN = {  # for tasks that take minutes
     **{"learning_rate": 5e-4, "hidden": (128, 128), "learn_every": 1, "target_every": 100},
     **{"epsilon": 0.05, "epsilon_steps": 2_000},
 }
+CARTPOLE_DQN = {  # every copy of the target network looks n_step rewards further ahead; few copies would be myopic
+    **{"steps": 10_000, "batch_size": 128, "n_step": 10, "learn_every": 4, "target_every": 20},
+    **{"activation": "tanh", "epsilon": 0.1},
+}
 SMALL_IMAGES = {
     **{"steps": 6_000, "warmup": 500, "eval_every": 500, "eval_episodes": 20, "batch_size": 64, "learning_rate": 5e-4},
     **{"filters": (16, 16), "kernels": (3, 3), "strides": (1, 1), "features": 32, "shift": 1},
@@ -107,6 +111,7 @@ PRESETS: dict[str, Preset] = {
             *(Row("dqn", {"capacity": 10_000}, tasks, "from code") for tasks in ATARI),
             *(Row("dqn", {"steps": 500_000, "reuse": 10}, tasks) for tasks in ("PongNoFrameskip-v4", "ALE/Pong-v5")),
             *(Row("dqn", SMALL_DQN, tasks, "ours") for tasks in ("CartPole-v*", "Acrobot-v*", "MountainCar-v*")),
+            Row("dqn", CARTPOLE_DQN, "CartPole-v*", "ours"),
             Row("dqn", SMALL_DQN | {"steps": 50_000, "epsilon_steps": 10_000}, "LunarLander-v*", "ours"),
             Row("dqn", SMALL_DQN | {"hidden": (64,), "batch_size": 32, "eval_episodes": 20}, "*Catch-v0", "ours"),
             Row("dqn", {"filters": (16, 16), "kernels": (3, 3), "strides": (1, 1)}, "*Catch-v0", "ours"),

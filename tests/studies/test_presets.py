@@ -119,3 +119,12 @@ def test_the_papers_ant_is_padded() -> None:
     assert all(resolve(name, "Ant-v4", "ant-v2").pad_observations == 84 for name in registry.names() if name in NAMES)
     assert resolve("sac", "Ant-v4").pad_observations is None
     assert resolve("sac", "Ant-v5", "ant-v2").pad_observations is None
+
+
+def test_the_target_network_of_cartpole_is_copied_often_enough() -> None:
+    """A copy looks n_step rewards ahead, so fewer than 500 / n_step copies cannot see the end of an episode."""
+    settings = resolve("dqn", "CartPole-v1")
+    copies = (settings.steps - settings.warmup) // settings.hyper.target_every
+    assert settings.reuse == "10"
+    assert copies * settings.n_step >= 500
+    assert resolve("dqn", "Acrobot-v1").n_step == 1

@@ -3,7 +3,7 @@ BIN := .venv/bin
 CORES := $(shell nproc)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: install demo test test-slow bench format
+.PHONY: install demo test test-slow bench bench-quick format
 
 .venv/package: pyproject.toml  # the package alone
 	$(PYTHON) -m venv .venv
@@ -12,6 +12,10 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .venv/developed: .venv/package  # with the developers' tools and all suites
 	$(PIP) -e ".[dev]"
+	touch $@
+
+.venv/peers: .venv/developed  # with the libraries that smrl is compared with
+	$(PIP) -e ".[peers]"
 	touch $@
 
 install: .venv/developed
@@ -29,15 +33,11 @@ test: install
 test-slow: install
 	$(BIN)/pytest -n $(CORES) -m slow
 
-bench: install
-	$(BIN)/python -m benchmarks.startup
-	$(BIN)/python -m benchmarks.speed
-	$(BIN)/python -m benchmarks.checkpoints
-	$(BIN)/python -m benchmarks.tabular
-	$(BIN)/python -m benchmarks.environments
-	$(BIN)/python -m benchmarks.images
-	$(BIN)/python -m benchmarks.convolutions
-	$(BIN)/python -m benchmarks.full_size
+bench: .venv/peers  # all sections, with peers; writes benchmarks/results.md, .json and .png
+	$(BIN)/python -m benchmarks
+
+bench-quick: .venv/peers  # the core of it in five minutes; writes build/bench/
+	$(BIN)/python -m benchmarks --quick
 
 format: install
 	$(BIN)/ruff check --fix .

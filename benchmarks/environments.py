@@ -1,26 +1,28 @@
-"""What environments cost with all that smrl puts around them; a part of `make bench`.
+"""What environments cost with all that smrl puts around them.
 
 The same actions from the same starts, in turns of 20 steps: the simulator alone, and the environment as in training.
 """
 
+import importlib.util
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.harness import Record, median_of
 from smrl.envs import dmc
 from smrl.envs.environment import Environment
 from smrl.envs.make import make
 
-TASKS = (
-    *("Hopper-v4", "HalfCheetah-v5", "Ant-v4"),
-    *("dmc/cartpole-balance", "dmc/reacher-easy", "dmc/cheetah-run", "dmc/walker-walk"),
-    *("HopperMuJoCoEnv-v0", "Walker2DMuJoCoEnv-v0", "HalfCheetahMuJoCoEnv-v0", "AntMuJoCoEnv-v0"),
-)
-TURNS, STEPS = 300, 20
+SECTION = "Environments: one step of the simulator alone, and in training"
+CORES = (1,)
+TASKS = {  # by the package that they need
+    "mujoco": ("Hopper-v4", "HalfCheetah-v4", "Ant-v4"),
+    "dm_control": ("dmc/cartpole-balance", "dmc/cheetah-run", "dmc/walker-walk"),
+    "pybullet": ("HopperMuJoCoEnv-v0", "HalfCheetahMuJoCoEnv-v0", "AntMuJoCoEnv-v0"),
+}
+TURNS, STEPS = 100, 20
 Step = Callable[[np.ndarray], Any]
 
 
@@ -62,27 +64,28 @@ def seconds(step: Step, actions: np.ndarray) -> float:
     return time.perf_counter() - began
 
 
-def measure(name: str) -> tuple[float, float, float]:
-    """Seconds of a bare step, of a step in training, and of a reset: the best, for other processes only add."""
+def measure(quick: bool) -> list[Record]:
+    installed = [names for package, names in TASKS.items() if importlib.util.find_spec(package)]
+    return [record for names in installed for name in names for record in compare(name)]
+
+
+def compare(name: str) -> list[Record]:
+    """Microseconds of a bare step and of one in training, the speed that is kept, and milliseconds of a reset."""
     environment = make(name)
     reset, step = simulator(name, environment)
     actions = environment.spec.action.random(np.random.default_rng(0), STEPS)
-    times = []
+    bare, whole, start = list[float](), list[float](), list[float]()
     for _ in range(TURNS):
         reset()
-        bare = seconds(step, actions)
+        bare.append(seconds(step, actions) * 1e6 / STEPS)
         began = time.perf_counter()
         environment.reset(0)
-        start = time.perf_counter() - began
-        times.append((bare / STEPS, seconds(environment.step, actions) / STEPS, start))
+        start.append((time.perf_counter() - began) * 1e3)
+        whole.append(seconds(environment.step, actions) * 1e6 / STEPS)
     environment.close()
-    bare, whole, start = np.min(times, axis=0)
-    return float(bare), float(whole), float(start)
-
-
-if __name__ == "__main__":
-    table = Table("task", "simulator alone, µs", "in training, µs", "speed kept", "reset, ms", title="one step")
-    for name in TASKS:
-        bare, whole, start = measure(name)
-        table.add_row(name, f"{bare * 1e6:.1f}", f"{whole * 1e6:.1f}", f"{bare / whole:.0%}", f"{start * 1e3:.2f}")
-    Console(width=110).print(table)
+    return [
+        median_of(f"{name}: simulator alone", bare, "µs"),
+        median_of(f"{name}: in training", whole, "µs"),
+        median_of(f"{name}: speed kept", [one / other for one, other in zip(bare, whole, strict=True)], ""),
+        median_of(f"{name}: reset", start, "ms"),
+    ]

@@ -1,94 +1,117 @@
-"""What images cost: to draw them, to store them and to sample them; `python -m benchmarks.images [ROWS [FOLDER]]`.
+"""Encoders of images and updates with them, on one core: GFLOP/s, share of the peak, and the speed over peers.
 
-ROWS are those of the replay memory, 20,000 by default; FOLDER is where its frames are stored in a file.
+The target of DQN's updates is about the libraries; eager PyTorch is shown beside them. At batch 256 SBX is left out:
+its convolutions take many times as long as those of the others.
 """
 
-import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from gymnasium import Env
-from rich.console import Console
-from rich.table import Table
+import jax
+import jax.numpy as jnp
 
-from smrl.envs import dmc
-from smrl.envs.make import make
-from smrl.envs.pixels import Pixels
-from smrl.envs.repeat import ActionRepeat
-from smrl.memory.replay import Replay
-from smrl.types import ArraySpec, Continuous, Discrete, Spec
+from benchmarks import ours
+from benchmarks.harness import Record, interleaved, median_of, ratio
+from benchmarks.peers import LIBRARIES, calls_of
+from smrl.nn.encoders import Encoder, side_after
+from smrl.types import ArraySpec, Continuous, Spec
 
-DRAWN = ("cartpole-swingup", "cheetah-run", "finger-spin", "walker-walk", "quadruped-walk")
-GAMES = ("PongNoFrameskip-v4", "BreakoutNoFrameskip-v4", "ALE/SpaceInvaders-v5")
-STEPS, SAMPLES = 100, 20
-SPECS = {
-    "DrQ-v2: 256 stacks of 9×84×84": (Spec(ArraySpec((84, 84, 9), "uint8", 3), Continuous(6)), 3, 256),
-    "DQN: 32 stacks of 4×84×84": (Spec(ArraySpec((84, 84, 4), "uint8", 4), Discrete(6)), 1, 32),
+SECTION = "Images of 84 × 84, one core"
+CORES = (1,)
+REUSE = {32: 4, 256: 1}  # gradients or updates of a call, by size of the batch
+Layers = tuple[tuple[int, int, int], ...]  # filters, kernel, stride
+ENCODERS: dict[str, tuple[int, Layers]] = {  # channels of the images, convolutions
+    "DrQ-v2": (9, ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))),
+    "DQN": (4, ((32, 8, 4), (64, 4, 2), (32, 3, 1))),
+    "SAC": (9, ((32, 7, 2), (32, 5, 2), (32, 3, 2), (32, 3, 2))),
 }
+ORDERS = {"PyTorch": False, "PyTorch, channels last": True}
 
 
-def milliseconds(act: Callable[[], Any], times: int) -> float:
-    """The best of several, for other processes only add."""
-    seconds = []
-    for _ in range(times):
-        began = time.perf_counter()
-        act()
-        seconds.append(time.perf_counter() - began)
-    return min(seconds) * 1e3
+def measure(quick: bool) -> list[Record]:
+    records = []
+    for batch in REUSE:
+        for name in ENCODERS:
+            records += encoder(name, batch)
+        for name in ("dqn from images", "drqv2"):
+            records += update(name, batch)
+    return records
 
 
-def drawing() -> Table:
-    table = Table("task", "state only, ms", "images, ms", "with shadows, ms", title="one step of two frames")
-    for name in DRAWN:
-        times = []
-        for shadows in (None, False, True):
-            env: Env[Any, Any] = ActionRepeat(dmc.make(f"dmc/{name}", render_mode="rgb_array"), 2)
-            env = env if shadows is None else Pixels(env, shadows=shadows)
-            env.reset(seed=0)
-            action = np.zeros(env.action_space.shape or ())
-            times.append(milliseconds(lambda env=env, action=action: env.step(action), STEPS))  # type: ignore[misc]
-            env.close()
-        table.add_row(f"dmc-pixels/{name}", *(f"{value:.2f}" for value in times))
-    return table
+def encoder(name: str, batch: int) -> list[Record]:
+    """Gradients of an encoder."""
+    (channels, layers), reuse = ENCODERS[name], REUSE[batch]
+    calls = {"smrl": gradient(channels, layers, batch, reuse), "peak": ours.multiplication()}
+    calls |= calls_of(
+        {who: ("images", "encoder_gradient", channels, layers, batch, reuse, last) for who, last in ORDERS.items()}
+    )
+    times = interleaved(calls, limit=15)
+    peak = ours.peak(statistics.median(times.pop("peak")))
+    title, work, records = f"{name}'s encoder, batch {batch}", flop(channels, layers, batch) * reuse, list[Record]()
+    for who, values in times.items():
+        speeds = [work / seconds for seconds in values]
+        records.append(median_of(f"{title}: {who}", [speed / 1e9 for speed in speeds], "GFLOP/s"))
+        records.append(median_of(f"{title}: {who}, share of the peak", [speed / peak for speed in speeds], ""))
+    return records + over_peers(title, times, ORDERS)
 
 
-def games() -> Table:
-    table = Table("game", "step of four frames, ms", "reset, ms", title="Atari")
-    for name in GAMES:
-        environment = make(name, training=True)
-        reset = milliseconds(lambda environment=environment: environment.reset(0), 5)  # type: ignore[misc]
-        step = milliseconds(lambda environment=environment: environment.step(np.array(0)), STEPS)  # type: ignore[misc]
-        table.add_row(name, f"{step:.2f}", f"{reset:.0f}")
-    return table
+def update(name: str, batch: int) -> list[Record]:
+    """Updates of an algorithm."""
+    case, reuse = replace(ours.CASES[name], batch=batch), REUSE[batch]
+    makers: dict[str, tuple[Any, ...]] = {
+        who: ("images", case.algorithm, last, batch, reuse) for who, last in ORDERS.items()
+    }
+    if case.algorithm == "dqn":
+        sizes: tuple[Any, ...] = ("dqn-images", case.spec, {}, 1, batch, reuse)
+        makers["SB3"] = ("libraries", "training", "stable_baselines3", *sizes)
+        if batch == 32:
+            makers["SBX"] = ("libraries", "training", "sbx", *sizes)
+    times = interleaved({"smrl": ours.learning(case, reuse)} | calls_of(makers), limit=20)
+    title = f"update of {name}, batch {batch}"
+    records = [median_of(f"{title}: {who}", [1e3 * value / reuse for value in times[who]], "ms") for who in times]
+    return records + over_peers(title, times, LIBRARIES if case.algorithm == "dqn" else ORDERS)
 
 
-def replays(rows: int, folder: Path | None) -> Table:
-    where = "in memory" if folder is None else "in a file"
-    table = Table("batch", "add, µs", "sample, ms: best", "median", title=f"a replay memory of {rows:,} rows {where}")
-    for name, (spec, n_step, batch_size) in SPECS.items():
-        replay = Replay(rows, spec, 0.99, n_step, folder=folder)
-        images = np.random.default_rng(0).integers(0, 256, (50, *spec.obs.shape), np.uint8)
-        action = spec.action.array.zeros()
-        began = time.perf_counter()
-        for row in range(rows):
-            replay.add(images[row % 50], action, 0.0, images[(row + 1) % 50], False, row % 500 == 499)
-        add = (time.perf_counter() - began) / rows
-        seconds = []
-        for seed in range(SAMPLES):
-            began = time.perf_counter()
-            replay.sample(np.random.default_rng(seed), 1, batch_size)
-            seconds.append(time.perf_counter() - began)
-        table.add_row(name, f"{add * 1e6:.0f}", *(f"{value * 1e3:.1f}" for value in (min(seconds), np.median(seconds))))
-    return table
+def over_peers(title: str, times: dict[str, list[float]], judged: Iterable[str]) -> list[Record]:
+    """smrl's speed over that of every peer, and over the fastest of those that the target is about."""
+    records = [ratio(times[who], times["smrl"], f"{title}: times as fast as {who}") for who in list(times)[1:]]
+    if rivals := [who for who in judged if who in times]:
+        fastest = min(rivals, key=lambda who: statistics.median(times[who]))
+        records.append(
+            ratio(times[fastest], times["smrl"], f"{title}: times as fast as the fastest peer, {fastest}", 1.2)
+        )
+    return records
 
 
-if __name__ == "__main__":
-    rows, folder = (*sys.argv[1:], *("20000", "")[len(sys.argv) - 1 :])
-    console = Console(width=110)
-    if len(sys.argv) == 1:
-        console.print(drawing())
-        console.print(games())
-    console.print(replays(int(rows), Path(folder) if folder else None))
+def flop(channels: int, layers: Layers, batch: int) -> float:
+    """Multiplications and additions of an encoder's gradient; nobody asks for the gradient of the images."""
+    total, side = 0.0, 84
+    for index, (filters, kernel, stride) in enumerate(layers):
+        side = side_after(side, (kernel,), (stride,))
+        once = 2 * batch * side**2 * kernel**2 * channels * filters
+        total += once * (3 if index else 2)
+        channels = filters
+    return total
+
+
+def gradient(channels: int, layers: Layers, batch: int, reuse: int) -> Callable[[], Any]:
+    """Gradients of the mean square of the features, each followed by a step, in a compiled loop."""
+    network = Encoder(*zip(*layers, strict=True))
+    spec = Spec(ArraySpec((84, 84, channels), "uint8"), Continuous(6))
+    images = jnp.asarray(ours.random_batches(spec, 1, batch).obs[0])
+
+    def loop(params: Any, images: Any) -> Any:
+        def step(_: Any, params: Any) -> Any:
+            slope = jax.grad(lambda params: (network.apply(params, images) ** 2).mean())(params)
+            return jax.tree.map(lambda value, part: value - 1e-4 * part, params, slope)
+
+        return jax.lax.fori_loop(0, reuse, step, params)
+
+    compiled, box = jax.jit(loop), [network.init(jax.random.key(0), images[:1])]
+
+    def call() -> None:
+        box[0] = jax.block_until_ready(compiled(box[0], images))
+
+    return call

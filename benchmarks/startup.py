@@ -1,34 +1,47 @@
-"""How long the command line takes to answer: `python -m benchmarks.startup`, a part of `make bench`.
+"""Seconds until the command line answers, and from the command to the first update."""
 
-The medians of several starts; the goal is half a second on an idle core.
-"""
-
-import statistics
+import os
 import subprocess
 import sys
-import time
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+from benchmarks.harness import Record, interleaved, median_of
 
-STARTS = 11
-COMMANDS = (("--help",), ("--version",), ("list",), ("train", "sac", "--help"))
-
-
-def seconds(words: tuple[str, ...]) -> float:
-    began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "smrl", *words], stdout=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - began
+SECTION = "Start-up: SAC on HalfCheetah-v4 with a warm-up of 256 steps"
+CORES = (2,)
+ANSWERS = (("--help",), ("--version",), ("list",), ("train", "sac", "--help"))
+TRAIN = ("train", "sac", "HalfCheetah-v4", "--warmup", "256", "--quiet", "--runs")
 
 
-def main() -> None:
-    table = Table("command", "median of seconds", "fastest", title=f"time to answer, {STARTS} starts")
-    for words in COMMANDS:
-        seconds(words)  # reads the files into the system's cache
-        times = [seconds(words) for _ in range(STARTS)]
-        table.add_row(f"smrl {' '.join(words)}", f"{statistics.median(times):.2f}", f"{min(times):.2f}")
-    Console().print(table)
+def answer(words: tuple[str, ...]) -> Callable[[], None]:
+    return lambda: _run([sys.executable, "-m", "smrl", *words], {})
 
 
-if __name__ == "__main__":
-    main()
+def measure(quick: bool) -> list[Record]:
+    wanted = ANSWERS[:1] if quick else ANSWERS
+    times = interleaved({" ".join(words): answer(words) for words in wanted}, limit=10 if quick else 30, least=11)
+    targets = {"--help": 0.5}
+    records = [median_of(f"smrl {words}", times[words], "s", targets.get(words), at_most=True) for words in times]
+    with tempfile.TemporaryDirectory() as folder:
+        cache = {"JAX_COMPILATION_CACHE_DIR": folder, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        starts = {
+            "cold": lambda: first_update({"JAX_ENABLE_COMPILATION_CACHE": "false"}),
+            "with JAX's compilation cache": lambda: first_update(cache),  # filled by the turn that is not counted
+        }
+        times = interleaved(starts, limit=30 if quick else 60)
+    limits = {"cold": 6.0, "with JAX's compilation cache": 3.0}
+    return records + [
+        median_of(f"first update, {name}", times[name], "s", limits[name], at_most=True) for name in times
+    ]
+
+
+def first_update(variables: dict[str, str]) -> None:
+    """Train until the first update, in folders that are empty before."""
+    with tempfile.TemporaryDirectory() as folder:
+        _run([sys.executable, "-m", "benchmarks.first_update", *TRAIN, str(Path(folder) / "runs")], variables)
+
+
+def _run(command: list[str], variables: dict[str, str]) -> None:
+    subprocess.run(command, env=os.environ | variables, stdout=subprocess.DEVNULL, check=True)

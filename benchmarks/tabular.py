@@ -1,42 +1,41 @@
-"""How much faster compiled Q-learning is than a plain loop: `python -m benchmarks.tabular`, about half a minute."""
+"""How much faster compiled Q-learning is than a plain loop."""
 
 import time
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.harness import Record, median_of, ratio
 from smrl.cli.tabular import Tabular, Task, settings_of, tables, title
 from smrl.tabular.learning import Settings, learn
 from smrl.tabular.mdp import GridTask
 
-LOOP_SECONDS = 5.0  # of the plain loop, per task and reuse
-SEEDS = 5
+SECTION = "Tabular Q-learning and Q-SMR, five seeds at once, against a plain Python loop"
+CORES = (1,)
+LOOP_SECONDS = 3.0  # of the plain loop, per task and reuse
+SEEDS, TURNS = 5, 3
 
 
-def main() -> None:
-    table = Table("task", "reuse", "plain loop, µs/step", "compiled, µs/step", "ratio", "compilation, s")
+def measure(quick: bool) -> list[Record]:
     command = Tabular(seeds=SEEDS)
-    for task in command.tasks:
-        for reuse in command.reuse:
-            row = measure(task, reuse, command)
-            table.add_row(title(command, task), str(reuse), *row)
-    Console().print(table)
+    return [record for task in command.tasks for reuse in command.reuse for record in compare(task, reuse, command)]
 
 
-def measure(task: Task, reuse: int, command: Tabular) -> tuple[str, ...]:
+def compare(task: Task, reuse: int, command: Tabular) -> list[Record]:
+    """Microseconds per training step, compiled and in the plain loop, in turns."""
     settings, tasks = settings_of(command, task, reuse), tables(command, task)
-    first, seconds, steps = np.inf, np.inf, 1
-    for attempt in range(3):
-        begin = time.perf_counter()
+    learn(tasks, settings, range(SEEDS))  # compiles
+    compiled, plain = list[float](), list[float]()
+    for _ in range(TURNS):
+        began = time.perf_counter()
         result = learn(tasks, settings, range(SEEDS))
-        taken = time.perf_counter() - begin
-        first, seconds = (taken, seconds) if attempt == 0 else (first, min(seconds, taken))
-        steps = int(result.training_steps.sum())
-    plain = plain_loop(tasks if isinstance(tasks, GridTask) else tasks[0], settings, reuse)
-    compiled = seconds / steps
-    ratio = f"{plain / compiled:.0f}"
-    return f"{plain * 1e6:.1f}", f"{compiled * 1e6:.2f}", ratio, f"{first - seconds:.1f}"
+        compiled.append((time.perf_counter() - began) / int(result.training_steps.sum()) * 1e6)
+        plain.append(plain_loop(tasks if isinstance(tasks, GridTask) else tasks[0], settings, reuse) * 1e6)
+    name = f"{title(command, task)}, M = {reuse}"
+    return [
+        median_of(f"{name}: compiled", compiled, "µs/step"),
+        median_of(f"{name}: plain loop", plain, "µs/step"),
+        ratio(plain, compiled, f"{name}: times as fast as the plain loop"),
+    ]
 
 
 def plain_loop(task: GridTask, settings: Settings, reuse: int) -> float:
@@ -65,7 +64,3 @@ def plain_loop(task: GridTask, settings: Settings, reuse: int) -> float:
         if time.perf_counter() - begin > LOOP_SECONDS:
             break
     return (time.perf_counter() - begin) / steps
-
-
-if __name__ == "__main__":
-    main()

@@ -161,7 +161,7 @@ def test_list_of_environments(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("words", [("--help",), ("--version",), ("list",)], ids=" ".join)
 def test_quick_answers_import_little(words: tuple[str, ...]) -> None:
-    """They must answer in half a second, which `python -m benchmarks.startup` measures."""
+    """They must answer in half a second, which `python -m benchmarks --only startup` measures."""
     script = """
 import sys
 from smrl.cli.main import main

@@ -1,0 +1,76 @@
+"""Milliseconds per update, their share of the floor, and smrl's speed over that of its peers.
+
+The floor is the time that an update's floating-point operations take at the peak of the matrix multiplication, which is
+measured in turns with the update. Peers make as many updates of the same networks on batches of the same size.
+"""
+
+from typing import Any
+
+from benchmarks import ours
+from benchmarks.harness import Record, cores, interleaved, median_of, ratio
+from benchmarks.ours import CASES
+from benchmarks.peers import LIBRARIES, calls_of
+
+SECTION = "Updates: 17 observations and 6 actions, or images of 84 × 84; batch 256, DQN's 32"
+CORES = (1, 2)
+EAGER = {  # module of peers, function, its first arguments
+    **{name: ("deterministic", name) for name in ("ddpg", "td3", "darc")},
+    "sac": ("soft", "sac"),
+    "tqc": ("soft", "tqc", 5),
+    "redq": ("soft", "redq", 20),
+    "dqn": ("values", "dqn"),
+    "drqv2": ("images", "drqv2", True),  # channels last, the faster order
+}
+BY_LIBRARIES = ("ddpg", "td3", "sac", "tqc, 2 critics", "dqn")
+LONG = ("redq", "sac_pixels", "drqv2")  # one learning step takes seconds at M = 10, so that peers are timed at M = 1
+RATIOS = {  # case, peer, cores → how many times as fast smrl shall be
+    ("sac", "SBX", "2 cores"): 1.35,
+    ("sac", "SB3", "2 cores"): 2.5,
+    ("sac", "eager", "2 cores"): 3.0,
+    **{(name, "SBX", "2 cores"): 1.2 for name in BY_LIBRARIES if name != "sac"},
+    **{(name, "eager", "1 core"): 3.0 for name in ("darc", "redq", "drqv2")},
+}
+SHARES = {
+    ("sac", "1 core"): 0.9,
+    ("sac", "2 cores"): 0.8,
+    **{(name, "1 core"): 0.8 for name in ("darc", "redq", "drqv2")},
+}
+
+
+def measure(quick: bool) -> list[Record]:
+    names = ["sac"] if quick else list(CASES)
+    return [record for name in names for reuse in ((10,) if quick else (1, 10)) for record in compare(name, reuse)]
+
+
+def compare(name: str, reuse: int) -> list[Record]:
+    """A case at one M: milliseconds of everybody, smrl's share of the floor, and the ratios.
+
+    Targets are for M = 10, but for the cases that take long.
+    """
+    case, title, is_long = CASES[name], f"{name}, M = {reuse}, {cores()}", name in LONG
+    calls = {"smrl": ours.learning(case, reuse), "peak": ours.multiplication()}
+    if not (is_long and reuse > 1):
+        calls |= calls_of(makers(name, reuse))
+    is_judged = reuse == (1 if is_long else 10)
+    times, count = interleaved(calls, limit=15 if is_judged else 8), case.updates(reuse)
+    peaks, mine, work = times.pop("peak"), times["smrl"], count * ours.flop(case)
+    shares = [work / seconds / ours.peak(best) for seconds, best in zip(mine, peaks, strict=True)]
+    records = [median_of(f"{title}: {who}", [1e3 * value / count for value in times[who]], "ms") for who in times]
+    share_target = SHARES.get((name, cores())) if is_judged else None
+    records.append(median_of(f"{title}: share of the floor", shares, "", share_target))
+    for who in list(times)[1:]:
+        target = RATIOS.get((name, who, cores())) if is_judged else None
+        records.append(ratio(times[who], mine, f"{title}: times as fast as {who}", target))
+    return records
+
+
+def makers(name: str, reuse: int) -> dict[str, tuple[Any, ...]]:
+    """What makes the peers of a case."""
+    case, found = CASES[name], dict[str, tuple[Any, ...]]()
+    if name in BY_LIBRARIES:
+        policy = {"n_critics": 2} if case.algorithm == "tqc" else {}
+        sizes = (case.algorithm, case.spec, policy, case.steps, case.batch, reuse)
+        found |= {who: ("libraries", "training", package, *sizes) for who, package in LIBRARIES.items()}
+    if name in EAGER:
+        found["eager"] = (*EAGER[name], case.batch, reuse)
+    return found

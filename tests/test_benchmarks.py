@@ -1,0 +1,153 @@
+"""The harness of `make bench`; what it measures is no test."""
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import harness, peers, picture, results
+from benchmarks.harness import PATIENCE, Record, interleaved, median_interval, median_of, ratio
+
+
+@pytest.mark.parametrize(
+    ("count", "rank"),
+    [
+        (1, 0),
+        (2, 0),
+        (5, 0),
+        (6, 0),
+        (8, 0),
+        (9, 1),
+        (11, 1),
+        (12, 2),
+        (20, 5),
+        (5_000, 2_430),
+    ],  # tables of the sign test
+)
+def test_interval_of_the_median(count: int, rank: int) -> None:
+    values = [float(value) for value in reversed(range(count))]
+    assert median_interval(values) == (rank, count - 1 - rank)
+
+
+class Clock:
+    """A time that only calls make pass, in place of the harness's."""
+
+    def __init__(self) -> None:
+        self.now, self.order = 0.0, list[str]()
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def call(self, name: str, *seconds: float) -> Callable[[], None]:
+        """A call that takes these seconds, one after another and the last of them ever after."""
+        left = list(seconds)
+
+        def act() -> None:
+            self.order.append(name)
+            self.now += left.pop(0) if len(left) > 1 else left[0]
+
+        return act
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(harness, "time", made)
+    return made
+
+
+def test_turns_are_taken_by_all_in_order(clock: Clock) -> None:
+    times = interleaved({"a": clock.call("a", 9.0, 1.0), "b": clock.call("b", 9.0, 2.0)}, limit=100)
+    assert times == {"a": [1.0] * 6, "b": [2.0] * 6}  # the first turn is not counted
+    assert clock.order == ["a", "b"] * 7
+
+
+def test_turns_go_on_until_the_interval_is_narrow(clock: Clock) -> None:
+    unsteady = (1.0, *(1.0, 1.2) * 3, 1.0)
+    times = interleaved({"a": clock.call("a", 1.0), "b": clock.call("b", *unsteady)}, limit=1000)
+    low, high = median_interval(times["b"])
+    assert len(times["b"]) > 6
+    assert high - low <= 0.05
+    low, high = median_interval(times["b"][:-1])
+    assert high - low > 0.05
+
+
+def test_turns_end_at_the_limit(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PATIENCE, "0.5")
+    times = interleaved({"a": clock.call("a", 1.0), "b": clock.call("b", 1.0)}, limit=9, width=-1)
+    assert times == {"a": [1.0] * 3, "b": [1.0] * 3}  # the third turn passes 4.5 seconds
+
+
+def test_a_short_call_is_repeated(clock: Clock) -> None:
+    times = interleaved({"a": clock.call("a", 0.25), "b": clock.call("b", 1.0)}, limit=100, turn=1.0)
+    assert times["a"] == [0.25] * 6
+    assert clock.order.count("a") == 2 + 4 * 6
+
+
+@pytest.mark.parametrize(
+    ("record", "met"),
+    [
+        (Record("a/b", 2.0, "×"), None),
+        (Record("a/b", 2.0, "×", target=2.0), True),
+        (Record("a/b", 1.9, "×", target=2.0), False),
+        (Record("a/b", 2.1, "s", target=2.0, at_most=True), False),
+        (Record("a/b", 1.9, "s", target=2.0, at_most=True), True),
+    ],
+)
+def test_targets_are_judged(record: Record, met: bool | None) -> None:
+    assert record.met is met
+    assert record.to_json()["met"] is met
+    assert Record.from_json(record.to_json()) == record
+    if met is not None:
+        assert (picture.share(record) >= 1) is met
+
+
+def test_a_ratio_is_that_of_each_turn() -> None:
+    record = ratio([2.0, 6.0, 40.0], [1.0, 2.0, 10.0], "a/b", 2.5)
+    assert (record.value, record.low, record.high, record.met) == (3.0, 2.0, 4.0, True)
+
+
+def test_a_section_replaces_its_own_records_only(tmp_path: Path) -> None:
+    old = [Record("peak/1 core", 90.0, "GFLOP/s"), Record("updates/sac", 9.0, "ms"), Record("updates/td3", 9.0, "ms")]
+    results.write(tmp_path, old)
+    new = [Record("updates/sac", 5.0, "ms", 4.0, 6.0, target=6.0, at_most=True)]
+    assert results.merged(results.read(tmp_path), new, "updates") == [old[0], *new]
+
+
+def test_results_are_written(tmp_path: Path) -> None:
+    records = [
+        Record("peak/1 core", 90.0, "GFLOP/s"),
+        median_of("updates/sac: SBX", [1.1, 1.3, 1.2], "×", 1.35),
+        Record("startup/smrl --help", 0.3, "s", target=0.5, at_most=True),
+    ]
+    results.write(tmp_path / "new", records)
+    picture.draw(tmp_path / "results.png", records)
+    document = json.loads((tmp_path / "new" / "results.json").read_text())
+    assert document["peak_gflops"] == {"1 core": 90.0}
+    assert document["versions"]["jax"]
+    assert {"name", "value", "unit", "target", "met"} <= document["results"][1].keys()
+    page = (tmp_path / "new" / "results.md").read_text()
+    assert "1 of 2 met" in page
+    assert "| updates/sac: SBX | 1.2 × | 1.1 … 1.3 | ≥ 1.35 | **no** |" in page
+    assert "| startup/smrl --help | 0.3 s |  | ≤ 0.5 | yes |" in page
+    assert (tmp_path / "results.png").stat().st_size > 10_000
+
+
+def test_a_missing_peer_is_a_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name="sbx")
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    assert peers.calls_of({"SBX": ("libraries", "training")}) == {}
+    assert "sbx is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("section", command.SECTIONS)
+def test_sections(section: str) -> None:
+    module = importlib.import_module(f"benchmarks.{section}")
+    assert module.SECTION
+    assert set(module.CORES) <= {1, 2}
+    assert callable(module.measure)

@@ -24,6 +24,7 @@ Update = Callable[[S, Any, Key], Any]  # state, batch, key → state and report,
 
 def repeat(update: Update[S], state: S, batch: Any, key: Key, times: Array) -> tuple[S, Any]:
     """Update ``times`` times on the same batch, with the keys fold_in(key, 0), …; the reports come back averaged."""
+    update = jax.jit(update, inline=True)  # traced once for its shapes and for the loop
     answer = jax.eval_shape(update, state, batch, key)
     structures: list[Any] = [jax.tree.structure(tree) for tree in (answer, state)]
     is_state_alone = structures[0] == structures[1]

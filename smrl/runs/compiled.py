@@ -24,7 +24,7 @@ SWITCHES = {
     "jax_persistent_cache_enable_xla_caches": "none",
 }
 STAGING = "process-"
-ABANDONED_SECONDS = 7 * 24 * 3600  # since when the folder of a process is taken for that of a dead one
+ABANDONED_SECONDS = 30 * 24 * 3600  # since when the folder of a process is taken for that of a dead one
 
 
 def remember(*facts: object) -> None:
@@ -32,10 +32,10 @@ def remember(*facts: object) -> None:
     if getattr(jax.config, DIRECTORY) or not getattr(jax.config, "jax_enable_compilation_cache"):  # noqa: B009
         return
     name = hashlib.sha256(repr((jax.__version__, *facts)).encode()).hexdigest()[:16]
-    # Without a place that can be written to, every process compiles for itself.
-    with contextlib.suppress(OSError):
+    # Without a place that can be written to, or a home, every process compiles for itself.
+    with contextlib.suppress(OSError, RuntimeError):
         shared = cache_directory() / "compiled" / name
-        staging = _linked(shared)
+        staging = linked(shared)
         atexit.register(publish, staging, shared)
         for switch, value in (SWITCHES | {DIRECTORY: str(staging)}).items():
             jax.config.update(switch, value)
@@ -48,8 +48,8 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "smrl"
 
 
-def _linked(shared: Path) -> Path:
-    """A folder for this process, with a link to every entry."""
+def linked(shared: Path) -> Path:
+    """A folder for this process, with a link to every entry, or a copy where the file system has no links."""
     shared.mkdir(parents=True, exist_ok=True)
     for folder in shared.glob(f"{STAGING}*"):
         with contextlib.suppress(OSError):
@@ -58,7 +58,10 @@ def _linked(shared: Path) -> Path:
     staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=shared))
     for entry in shared.iterdir():
         if entry.is_file():
-            os.link(entry, staging / entry.name)
+            try:
+                os.link(entry, staging / entry.name)
+            except OSError:
+                shutil.copy(entry, staging)
     return staging
 
 

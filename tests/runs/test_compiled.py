@@ -72,7 +72,20 @@ def test_a_place_that_cannot_be_written_is_no_hindrance(tmp_path: Path) -> None:
     assert len(run(tmp_path / "file")) == 3
 
 
-def test_folders_of_dead_processes_are_removed_after_a_week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_links_has_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    (tmp_path / "entry-cache").write_bytes(b"whole")
+    staging = compiled.linked(tmp_path)
+    assert (staging / "entry-cache").read_bytes() == b"whole"
+    (staging / "new-cache").write_bytes(b"new")
+    compiled.publish(staging, tmp_path)
+    assert entries(tmp_path) == ["entry-cache", "new-cache"]
+
+
+def test_folders_of_dead_processes_are_removed_after_a_month(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(atexit, "register", lambda *_: None)
     settings = {name: getattr(jax.config, name) for name in (*compiled.SWITCHES, compiled.DIRECTORY)}

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks import picture, results
 from benchmarks.harness import Record
-from smrl.runs import runtime
+from smrl import machine
 
 SECTIONS = (
     *("peak", "startup", "updates", "images", "end_to_end", "growth", "memory", "checkpoints"),
@@ -56,12 +56,12 @@ def main() -> int:
 def measured(section: str, quick: bool) -> list[Record] | None:
     """The records of a section, with each number of cores that it asks for and the machine has; None if one failed."""
     records: list[Record] = []
-    counts = [count for count in importlib.import_module(f"benchmarks.{section}").CORES if count <= runtime.cores()]
+    counts = [count for count in importlib.import_module(f"benchmarks.{section}").CORES if count <= machine.cores()]
     for count in counts:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "records.json"
             words = (section, str(count), "quick" if quick else "full", str(path))
-            variables = {runtime.THREADS: str(count), "OMP_NUM_THREADS": str(count), "PYTHONPATH": str(HOME.parent)}
+            variables = {machine.THREADS: str(count), "OMP_NUM_THREADS": str(count), "PYTHONPATH": str(HOME.parent)}
             command = [sys.executable, "-m", "benchmarks.worker", *words]
             # in the temporary folder, where simulators may leave their logs
             if subprocess.run(command, env=os.environ | variables, cwd=folder).returncode:

@@ -16,8 +16,8 @@ import numpy as np
 
 from benchmarks.harness import Record, cores, interleaved, median_of, ratio
 from benchmarks.peers import LIBRARIES, calls_of
+from smrl import machine
 from smrl.envs import make as envs
-from smrl.runs import runtime
 from smrl.runs.directory import RunDirectory
 from smrl.studies.presets import resolve
 from smrl.training.evaluator import Evaluator
@@ -43,7 +43,7 @@ def training(reuse: int) -> Iterator[Trainer]:
         directory = RunDirectory.of(settings, session.runs)
         resources.enter_context(directory.locked())
         with contextlib.closing(make_env()) as env:
-            directory.write_config(settings, env.spec, None, runtime.threads())
+            directory.write_config(settings, env.spec, None, machine.threads())
         meter = Board(quiet=True).meter("", 1)
         trainer = Trainer(settings, session, directory, make_env, meter, Hooks(), Interruption(meter.say), resources)
         advance(trainer, WARMUP + 10)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from smrl.runs import runtime
+from smrl import machine
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def patience() -> float:
 
 def cores() -> str:
     """The threads of this process in words, as a part of a record's name: `1 core` or `2 cores`."""
-    count = runtime.threads()
+    count = machine.threads()
     return "1 core" if count == 1 else f"{count} cores"
 
 

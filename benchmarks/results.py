@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Record
-from smrl.runs import runtime
+from smrl import machine
 
 PACKAGES = (
     "smrl",
@@ -58,8 +58,8 @@ def write(folder: Path, records: Sequence[Record]) -> None:
     peak = {record.name.partition("/")[2]: record.value for record in records if section_of(record) == "peak"}
     facts = {
         "versions": {package: version(package) for package in PACKAGES},
-        "cpu": runtime.processor(),
-        "cores": runtime.cores(),
+        "cpu": machine.processor(),
+        "cores": machine.cores(),
         "peak_gflops": peak,
     }
     folder.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ import time
 from typing import IO
 
 from benchmarks.harness import patience
+from smrl import machine
 from smrl.runs import runtime
 
 REUSE, SECONDS = 10, 4.0
@@ -32,7 +33,7 @@ def steps_per_second(turns: int) -> tuple[list[float], list[float]]:
 def _start(core: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "benchmarks.seeds", str(core)],
-        env=os.environ | {runtime.THREADS: "1"},
+        env=os.environ | {machine.THREADS: "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -7,9 +7,9 @@ from pathlib import Path
 import jax
 import pytest
 
-from smrl.runs import runtime
+from smrl import machine
 
-os.environ.setdefault(runtime.THREADS, "1")
+os.environ.setdefault(machine.THREADS, "1")
 # A shell starts its background jobs deaf to Ctrl-C, and children inherit that: a command under test would not hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from smrl.runs import runtime
+from smrl import machine
 
 torch: Any = importlib.import_module("torch")  # as any, for whoever has not installed it checks types too
 nn: Any = torch.nn
-torch.set_num_threads(runtime.threads())
+torch.set_num_threads(machine.threads())
 
 GAMMA, OBS, ACTIONS = 0.99, 17, 6
 

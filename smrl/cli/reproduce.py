@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from smrl import machine
 from smrl.cli import tabular
 from smrl.cli.failures import leave_if_failed
 from smrl.cli.parsing import out, parse
@@ -112,7 +113,7 @@ def _announce(several: Sequence[Settings[Any]], due: Sequence[Settings[Any]]) ->
     runtime.start(1)
     with out.status("measuring"):
         hours = core_hours(due)
-    cores = runtime.cores()
+    cores = machine.cores()
     out.print(
         f"{len(several)} runs, {len(several) - len(due)} of them finished already; the others take about {hours:,.1f} "
         f"core-hours on this machine, so {hours / min(cores, len(due)):,.1f} hours on its {cores} cores.",

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from smrl.nn.activations import relu
+from smrl.nn.perceptron import perceptron
 from smrl.types import Array, Key, Params
 
 Initialiser = Callable[..., Array]  # key, shape → values
@@ -73,10 +74,16 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        for index, size in enumerate(self.sizes):
-            last = index + 1 == len(self.sizes)
-            kernel_init, bias_init = self.start(x.shape[-1], last)
-            x = nn.Dense(size, kernel_init=kernel_init, bias_init=bias_init)(x)
+        inputs = (x.shape[-1], *self.sizes)
+        lasts = [index + 1 == len(self.sizes) for index in range(len(self.sizes))]
+        layers = [
+            Dense(size, self.start, last, name=f"Dense_{index}")(inputs[index])
+            for index, (size, last) in enumerate(zip(self.sizes, lasts, strict=True))
+        ]
+        if self.activation == "relu" and not (self.dropout or self.layer_norm):
+            return perceptron(x, layers)
+        for layer, last in zip(layers, lasts, strict=True):
+            x = perceptron(x, [layer])
             if not last:
                 if self.dropout:
                     x = nn.Dropout(self.dropout, deterministic=not self.has_rng("dropout"))(x)
@@ -84,6 +91,19 @@ class MLP(nn.Module):
                     x = nn.LayerNorm(epsilon=1e-5)(x)  # as in PyTorch
                 x = ACTIVATIONS[self.activation](x)
         return x
+
+
+class Dense(nn.Module):
+    """The parameters of a dense layer."""
+
+    size: int
+    start: Start
+    last: bool
+
+    @nn.compact
+    def __call__(self, inputs: int) -> tuple[Array, Array]:  # weights (inputs, size) and biases (size,)
+        kernel_init, bias_init = self.start(inputs, self.last)
+        return self.param("kernel", kernel_init, (inputs, self.size)), self.param("bias", bias_init, (self.size,))
 
 
 class Critic(nn.Module):

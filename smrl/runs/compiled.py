@@ -10,12 +10,13 @@ import contextlib
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import jax
+
+from smrl.machine import cache_directory
 
 DIRECTORY = "jax_compilation_cache_dir"
 SWITCHES = {
@@ -39,13 +40,6 @@ def remember(*facts: object) -> None:
         atexit.register(publish, staging, shared)
         for switch, value in (SWITCHES | {DIRECTORY: str(staging)}).items():
             jax.config.update(switch, value)
-
-
-def cache_directory() -> Path:
-    """Where this system keeps what a program can make again."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "smrl"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "smrl"
 
 
 def linked(shared: Path) -> Path:

@@ -20,6 +20,7 @@ from typing import Any
 
 import filelock
 
+from smrl import machine
 from smrl.errors import SmrlError, require
 from smrl.runs import formats, identity, runtime
 from smrl.runs.files import links, write_atomically, writing
@@ -140,7 +141,7 @@ def _versions() -> dict[str, str]:
 
 def _machine() -> dict[str, str]:
     return {
-        "cpu": runtime.processor(),
+        "cpu": machine.processor(),
         "backend": runtime.backend(),
         "machine": f"{platform.machine()} {platform.system()}",
     }

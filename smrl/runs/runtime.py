@@ -1,18 +1,15 @@
-"""How JAX runs here: its threads, its dispatch and the processor. Threads and dispatch must be set before it starts."""
+"""How JAX runs here: its threads, its dispatch and its kernels. Threads and dispatch must be set before it starts."""
 
 import contextlib
 import ctypes
 import os
-import platform
-import re
-from pathlib import Path
 
 import jax
 
-from smrl.errors import SmrlError, require
+from smrl.errors import SmrlError
+from smrl.machine import THREADS, processor, threads
 from smrl.runs import compiled
 
-THREADS = "PJRT_NPROC"
 VARIABLES = ("XLA_FLAGS", "NVIDIA_TF32_OVERRIDE")
 SWITCHES = (
     "jax_enable_x64",
@@ -22,19 +19,6 @@ SWITCHES = (
     "jax_random_seed_offset",
     "jax_threefry_partitionable",
 )
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def threads() -> int:
-    """The number of threads that XLA has, or would have if it started now."""
-    text = os.environ.get(THREADS) or str(cores())
-    is_count = text.isascii() and text.isdecimal() and int(text) > 0
-    require(is_count, f"{THREADS}={text} in the environment is no number of threads; unset it, or give at least 1.")
-    return int(text)
 
 
 def start(wanted: int | None = None) -> None:
@@ -66,19 +50,6 @@ def switches() -> dict[str, str]:
     """Switches of JAX and XLA that change the last bits of a result, or all of them."""
     variables = {name: os.environ.get(name) or "not set" for name in VARIABLES}
     return variables | {name: str(getattr(jax.config, name)) for name in SWITCHES if hasattr(jax.config, name)}
-
-
-def processor() -> str:
-    """The type of the processor with the vector instructions that decide the last bits of a result."""
-    try:
-        facts = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.processor() or platform.machine()
-    model = re.search(r"^model name\s*:\s*(.+)$", facts, re.MULTILINE)
-    known = re.search(r"^flags\s*:\s*(.+)$", facts, re.MULTILINE)
-    flags = set(known[1].split()) if known else set()
-    widest = next((name for name in ("avx512f", "avx2", "avx") if name in flags), "")
-    return " ".join(filter(None, (model[1].strip() if model else platform.machine(), widest)))
 
 
 def _keep_freed_memory() -> None:

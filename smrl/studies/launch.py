@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from smrl import machine
 from smrl.algorithms import registry
 from smrl.envs.make import make
 from smrl.errors import SmrlError, require
-from smrl.runs import checkpoint, runtime
+from smrl.runs import checkpoint
 from smrl.runs.directory import RunDirectory
 from smrl.runs.records import Record, read_run
 from smrl.runs.repair import mend
@@ -50,7 +51,7 @@ def run_all(
     by_title = dict(zip(titles(several), several, strict=True))
     due = {title: one for title, one in by_title.items() if not _is_finished(one, session)}
     # One thread each, unless cores would lie idle.
-    chosen = launcher or Local(session.threads or max(1, runtime.cores() // len(several)))
+    chosen = launcher or Local(session.threads or max(1, machine.cores() // len(several)))
     board = Overview(session.quiet, len(by_title), len(by_title) - len(due))
     endings = _Batch(due, session, retries, chosen, patience).train(board) if due else {}
     records, failures = [], {}

@@ -5,6 +5,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
+from smrl import machine
 from smrl.algorithms import registry
 from smrl.envs.environment import Environment
 from smrl.envs.make import Distinct
@@ -61,7 +62,7 @@ def carry_out(
             meter.say(f"{change}, so the last bits may differ from a run that was never interrupted.")
         interruption = resources.enter_context(Interruption(meter.say))
         _refuse_unfit(settings, spec)
-        directory.write_config(settings, spec, env_source, runtime.threads())
+        directory.write_config(settings, spec, env_source, machine.threads())
         trainer = Trainer(settings, session, directory, make_env, meter, hooks, interruption, resources)
         reason = trainer.run()
         trainer.save()

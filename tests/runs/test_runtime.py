@@ -3,23 +3,24 @@
 import jax
 import pytest
 
+from smrl import machine
 from smrl.errors import SmrlError
 from smrl.runs import runtime
 
 
 @pytest.mark.parametrize("text", ["two", "0", "-1", "1.5", "²", " "])
 def test_nonsense_for_a_number_of_threads_is_a_sentence(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(runtime.THREADS, text)
-    for refused in (runtime.threads, runtime.start):
+    monkeypatch.setenv(machine.THREADS, text)
+    for refused in (machine.threads, runtime.start):
         with pytest.raises(SmrlError, match=r"PJRT_NPROC=.* is no number of threads"):
             refused()
 
 
 def test_without_a_number_there_is_a_thread_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(runtime.THREADS, "")
-    assert runtime.threads() == runtime.cores()
-    monkeypatch.setenv(runtime.THREADS, "3")
-    assert runtime.threads() == 3
+    monkeypatch.setenv(machine.THREADS, "")
+    assert machine.threads() == machine.cores()
+    monkeypatch.setenv(machine.THREADS, "3")
+    assert machine.threads() == 3
 
 
 def test_switches_that_change_results(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from smrl.runs import runtime
+from smrl import machine
 from smrl.runs.files import writing
 from smrl.studies.launchers.protocol import Ending, Task
 from smrl.training.interruption import SENTENCE
@@ -34,7 +34,7 @@ class Worker:
             self.process = subprocess.Popen(
                 # -P: what lies in the working directory is imported only if the settings name it
                 [sys.executable, "-P", "-m", "smrl.studies.worker", task.text, str(theirs.fileno())],
-                env=os.environ | {runtime.THREADS: str(width)},
+                env=os.environ | {machine.THREADS: str(width)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -90,7 +90,7 @@ class Local:
 
     def __init__(self, width: int) -> None:
         self._width = width
-        self.places = max(1, runtime.cores() // width)
+        self.places = max(1, machine.cores() // width)
 
     def __enter__(self) -> "Local":
         return self

@@ -1,0 +1,44 @@
+"""The machine that this process runs on: its cores, its processor and its cache directory. Imports no JAX."""
+
+import os
+import platform
+import re
+import sys
+from pathlib import Path
+
+from smrl.errors import require
+
+THREADS = "PJRT_NPROC"
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads() -> int:
+    """The number of threads that XLA has, or would have if it started now."""
+    text = os.environ.get(THREADS) or str(cores())
+    is_count = text.isascii() and text.isdecimal() and int(text) > 0
+    require(is_count, f"{THREADS}={text} in the environment is no number of threads; unset it, or give at least 1.")
+    return int(text)
+
+
+def processor() -> str:
+    """The type of the processor with the vector instructions that decide the last bits of a result."""
+    try:
+        facts = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or platform.machine()
+    model = re.search(r"^model name\s*:\s*(.+)$", facts, re.MULTILINE)
+    known = re.search(r"^flags\s*:\s*(.+)$", facts, re.MULTILINE)
+    flags = set(known[1].split()) if known else set()
+    widest = next((name for name in ("avx512f", "avx2", "avx") if name in flags), "")
+    return " ".join(filter(None, (model[1].strip() if model else platform.machine(), widest)))
+
+
+def cache_directory() -> Path:
+    """Where this system keeps what a program can make again."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "smrl"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "smrl"

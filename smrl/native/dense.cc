@@ -1,0 +1,254 @@
+// A dense layer y = act(x W + b), act being ReLU or nothing, and its gradients.
+//
+// Every output is computed by one task, in an order that does not depend on the number of threads; neither do its bits.
+#include <algorithm>
+#include <numeric>
+
+#include "call.h"
+#include "pool.h"
+#include "simd.h"
+
+namespace {
+
+constexpr int64_t DEPTH = 256;       // of a panel, which then takes half of the first-level cache
+constexpr int64_t BLOCK = 4 * ROWS;  // inputs whose weights one task computes the gradient of
+constexpr float NO_LEAST = -__builtin_inff();
+enum Slot { PANEL, SHARED, PARTIAL };
+
+// What becomes of the sums of a panel: max(sum + bias, least), and zero where the mask is not positive.
+struct Output {
+  float* data;
+  int64_t stride;  // from row to row, of the mask too
+  int64_t width;   // columns that count
+  float least = NO_LEAST;
+  const float* mask = nullptr;
+  float bias[COLUMNS] = {};
+};
+
+template <int C>
+inline void put(const Vec* sum, float* out, int64_t width) {
+  if (width == C * WIDTH) {
+#pragma GCC unroll 2
+    for (int c = 0; c < C; c++) store(out + c * WIDTH, sum[c]);
+  } else {
+    float row[C * WIDTH];
+    for (int c = 0; c < C; c++) store(row + c * WIDTH, sum[c]);
+    for (int64_t i = 0; i < width; i++) out[i] = row[i];
+  }
+}
+
+// Add left (rows × depth) · panel (depth × C · WIDTH) to the partial sums; the last time, write the output instead.
+// Tiles of the left side lie `next` apart.
+template <int R, int C>
+void tiles(int64_t rows, const float* left, int64_t next, int64_t row, int64_t step, const float* panel, int64_t depth,
+           float* partial, bool is_first, bool is_last, const Output& out) {
+  int64_t done = 0;
+  for (; done + R <= rows; done += R, left += next, partial += R * C * WIDTH) {
+    Vec sum[R][C] = {};
+    if (!is_first) {
+#pragma GCC unroll 32
+      for (int i = 0; i < R * C; i++) sum[i / C][i % C] = load(partial + i * WIDTH);
+    }
+    multiply(sum, left, row, step, panel, depth);
+    if (!is_last) {
+#pragma GCC unroll 32
+      for (int i = 0; i < R * C; i++) store(partial + i * WIDTH, sum[i / C][i % C]);
+      continue;
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < R; r++) {
+      const int64_t at = (done + r) * out.stride;
+#pragma GCC unroll 2
+      for (int c = 0; c < C; c++) sum[r][c] = larger(sum[r][c] + load(out.bias + c * WIDTH), Vec{} + out.least);
+      if (out.mask && out.width == C * WIDTH) {
+#pragma GCC unroll 2
+        for (int c = 0; c < C; c++) sum[r][c] = load(out.mask + at + c * WIDTH) > 0 ? sum[r][c] : Vec{};
+      } else if (out.mask) {
+        for (int64_t i = 0; i < out.width; i++) sum[r][i / WIDTH][i % WIDTH] *= out.mask[at + i] > 0;
+      }
+      put<C>(sum[r], out.data + at, out.width);
+    }
+  }
+  if constexpr (R > 1) {
+    if (done < rows) {
+      Output rest = out;
+      rest.data += done * out.stride;
+      if (rest.mask) rest.mask += done * out.stride;
+      tiles<R - 1, C>(rows - done, left, (R - 1) * row, row, step, panel, depth, partial, is_first, is_last, rest);
+    }
+  }
+}
+
+// out (rows × width) = act(left (rows × depth) · right); `fill` is pack or pack_transposed, with the right side.
+template <class Fill>
+void product(int64_t rows, int64_t depth, const float* left, Output all, const float* bias, Fill fill) {
+  parallel((all.width + COLUMNS - 1) / COLUMNS, [&](int64_t index) {
+    const int64_t j = index * COLUMNS;
+    Output out = all;
+    out.data += j;
+    out.width = std::min<int64_t>(COLUMNS, all.width - j);
+    if (all.mask) out.mask += j;
+    if (bias) std::copy_n(bias + j, out.width, out.bias);
+    const int64_t span = out.width > WIDTH ? COLUMNS : WIDTH;
+    const auto form = out.width > WIDTH ? tiles<ROWS, 2> : tiles<ROWS, 1>;
+    float *panel = scratch(PANEL, DEPTH * span), *partial = scratch(PARTIAL, rows * span);
+    for (int64_t k = 0; k < depth; k += DEPTH) {
+      const int64_t part = std::min(DEPTH, depth - k);
+      fill(panel, k, j, part, out.width, span);
+      form(rows, left + k, ROWS * depth, depth, 1, panel, part, partial, k == 0, k + part == depth, out);
+    }
+  });
+}
+
+// Rows of a matrix, to a panel that is `span` wide; missing columns are zero.
+void pack(float* panel, const float* matrix, int64_t stride, int64_t rows, int64_t width, int64_t span) {
+  for (int64_t i = 0; i < rows; i++, panel += span, matrix += stride) {
+    if (width == COLUMNS) {
+      store(panel, load(matrix));
+      store(panel + WIDTH, load(matrix + WIDTH));
+    } else {
+      for (int64_t j = 0; j < span; j++) panel[j] = j < width ? matrix[j] : 0;
+    }
+  }
+}
+
+typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int Order __attribute__((vector_size(16)));
+
+// The same from the transposed matrix, whose rows are the panel's columns; squares of 4 × 4 at a time.
+void pack_transposed(float* panel, const float* matrix, int64_t stride, int64_t rows, int64_t width, int64_t span) {
+  const auto four = [](const float* from) { return *reinterpret_cast<const Four*>(from); };
+  for (int64_t j = 0; j < span; j += 4) {
+    const float* from = matrix + j * stride;
+    int64_t i = 0;
+    for (; j + 4 <= width && i + 4 <= rows; i += 4) {
+      const Four a = four(from + i), b = four(from + stride + i), c = four(from + 2 * stride + i),
+                 d = four(from + 3 * stride + i);
+      const Order low = {0, 4, 1, 5}, high = {2, 6, 3, 7}, left = {0, 1, 4, 5}, right = {2, 3, 6, 7};
+      const Four ab = __builtin_shuffle(a, b, low), cd = __builtin_shuffle(c, d, low);
+      const Four ab2 = __builtin_shuffle(a, b, high), cd2 = __builtin_shuffle(c, d, high);
+      const Four square[4] = {__builtin_shuffle(ab, cd, left), __builtin_shuffle(ab, cd, right),
+                              __builtin_shuffle(ab2, cd2, left), __builtin_shuffle(ab2, cd2, right)};
+      for (int r = 0; r < 4; r++) *reinterpret_cast<Four*>(panel + (i + r) * span + j) = square[r];
+    }
+    for (; i < rows; i++) {
+      for (int64_t c = 0; c < 4; c++) panel[i * span + j + c] = j + c < width ? from[c * stride + i] : 0;
+    }
+  }
+}
+
+// Call body(first, end) for ranges of at most `most` of `count`, in parallel.
+template <class Body>
+void ranges(int64_t count, int64_t most, Body body) {
+  parallel((count + most - 1) / most, [&](int64_t i) { body(i * most, std::min((i + 1) * most, count)); });
+}
+
+// The three products of a layer with a single output, which are too narrow for tiles.
+void single(const float* x, const float* weights, float bias, float least, float* y, int64_t batch, int64_t in) {
+  ranges(batch, 64, [&](int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; i++) {
+      const float* row = x + i * in;
+      Vec sum[4] = {};
+      int64_t k = 0;
+      for (; k + 4 * WIDTH <= in; k += 4 * WIDTH) {
+        for (int c = 0; c < 4; c++) sum[c] += load(row + k + c * WIDTH) * load(weights + k + c * WIDTH);
+      }
+      sum[0] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+      float total = bias;
+      for (int c = 0; c < WIDTH; c++) total += sum[0][c];
+      for (; k < in; k++) total += row[k] * weights[k];
+      y[i] = std::max(total, least);
+    }
+  });
+}
+
+void single_inputs(const float* gradient, const float* weights, const float* mask, float* result, int64_t batch,
+                   int64_t in) {
+  ranges(batch, 64, [&](int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; i++) {
+      float* row = result + i * in;
+      if (mask) {
+        for (int64_t k = 0; k < in; k++) row[k] = mask[i * in + k] > 0 ? gradient[i] * weights[k] : 0;
+      } else {
+        for (int64_t k = 0; k < in; k++) row[k] = gradient[i] * weights[k];
+      }
+    }
+  });
+}
+
+void single_weights(const float* x, const float* gradient, float* result, int64_t batch, int64_t in) {
+  ranges(in, 4 * COLUMNS, [&](int64_t first, int64_t end) {
+    float sum[4 * COLUMNS] = {};
+    for (int64_t i = 0; i < batch; i++) {
+      const float* row = x + i * in + first;
+      for (int64_t k = 0; k < end - first; k++) sum[k] += row[k] * gradient[i];
+    }
+    std::copy_n(sum, end - first, result + first);
+  });
+}
+
+}  // namespace
+
+// x (batch, in), W (in, out), b (out) → y (batch, out)
+KERNEL(smrl_dense) {
+  const Array x = call.argument(0), weights = call.argument(1), bias = call.argument(2), y = call.result(0);
+  const int64_t batch = x.dims[0], in = x.dims[1], out = weights.dims[1];
+  const float least = call.attribute<int64_t>("relu") ? 0 : NO_LEAST;
+  if (out == 1) return single(x.data, weights.data, bias.data[0], least, y.data, batch, in);
+  product(batch, in, x.data, {y.data, out, out, least}, bias.data,
+          [&](float* panel, int64_t k, int64_t j, int64_t depth, int64_t width, int64_t span) {
+            pack(panel, weights.data + k * out + j, out, depth, width, span);
+          });
+}
+
+// ∂y before the activation (batch, out), W (in, out), x (batch, in) → ∂x (batch, in).
+// With relu, x is the output of ReLU in the layer below, and the result is the gradient before it.
+KERNEL(smrl_dense_inputs) {
+  const Array gradient = call.argument(0), weights = call.argument(1), x = call.argument(2), result = call.result(0);
+  const int64_t batch = gradient.dims[0], out = gradient.dims[1], in = weights.dims[0];
+  const float* mask = call.attribute<int64_t>("relu") ? x.data : nullptr;
+  if (out == 1) return single_inputs(gradient.data, weights.data, mask, result.data, batch, in);
+  product(batch, out, gradient.data, {result.data, in, in, NO_LEAST, mask}, nullptr,
+          [&](float* panel, int64_t k, int64_t j, int64_t depth, int64_t width, int64_t span) {
+            pack_transposed(panel, weights.data + j * out + k, out, depth, width, span);
+          });
+}
+
+// x (batch, in), ∂y before the activation (batch, out) → ∂W (in, out), ∂b (out)
+KERNEL(smrl_dense_weights) {
+  const Array x = call.argument(0), gradient = call.argument(1), weights = call.result(0), bias = call.result(1);
+  const int64_t batch = x.dims[0], in = x.dims[1], out = gradient.dims[1];
+  if (out == 1) {
+    bias.data[0] = std::accumulate(gradient.data, gradient.data + batch, 0.0f);
+    return single_weights(x.data, gradient.data, weights.data, batch, in);
+  }
+  float* right = scratch(SHARED, (out + COLUMNS) * batch);  // ∂y in panels
+  parallel((out + COLUMNS - 1) / COLUMNS, [&](int64_t index) {
+    const int64_t j = index * COLUMNS, width = std::min<int64_t>(COLUMNS, out - j), halves = width > WIDTH ? 2 : 1;
+    const float* panel = right + j * batch;
+    pack(right + j * batch, gradient.data + j, out, batch, width, halves * WIDTH);
+    Vec sum[2] = {};
+    for (int64_t i = 0; i < batch * halves; i++) sum[i % halves] += load(panel + i * WIDTH);
+    put<2>(sum, bias.data + j, width);
+  });
+  ranges(in, BLOCK, [&](int64_t first, int64_t end) {
+    float* left = scratch(PANEL, batch * BLOCK);  // columns of x: ROWS of them sample by sample, then the next
+    for (int64_t at = first; at < end; at += ROWS) {
+      float* to = left + (at - first) * batch;
+      const int64_t rows = std::min<int64_t>(ROWS, end - at);
+      for (int64_t i = 0; i < batch; i++) {
+        const float* from = x.data + i * in + at;
+        if (rows == ROWS) {
+          for (int r = 0; r < ROWS; r++) to[i * ROWS + r] = from[r];
+        } else {
+          for (int64_t r = 0; r < rows; r++) to[i * ROWS + r] = from[r];
+        }
+      }
+    }
+    for (int64_t j = 0; j < out; j += COLUMNS) {
+      const Output output = {weights.data + first * out + j, out, std::min<int64_t>(COLUMNS, out - j)};
+      const auto form = output.width > WIDTH ? tiles<ROWS, 2> : tiles<ROWS, 1>;
+      form(end - first, left, ROWS * batch, 1, ROWS, right + j * batch, batch, nullptr, true, true, output);
+    }
+  });
+}

@@ -11,6 +11,7 @@
 
 namespace {
 
+constexpr int64_t BLOCK = 160;  // pixels whose part of a gradient is summed in registers
 enum Slot { SHARED, MASKED, PARTIAL };
 
 int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -116,8 +117,10 @@ __attribute__((noinline)) void convolve(const Region& region, const float* panel
 }
 
 // Add to the sums of a tile, in memory.
-__attribute__((noinline)) void add(float* sums, const float* const (&left)[ROWS], const int64_t* places,
+__attribute__((noinline)) void add(float* sums, const float* const* corners, const int64_t* places,
                                    const float* right, int64_t count) {
+  const float* left[ROWS];
+  std::copy_n(corners, ROWS, left);
   Vec sum[ROWS][2];
 #pragma GCC unroll 32
   for (int i = 0; i < 2 * ROWS; i++) sum[i / 2][i % 2] = load(sums + i * WIDTH);
@@ -125,6 +128,36 @@ __attribute__((noinline)) void add(float* sums, const float* const (&left)[ROWS]
 #pragma GCC unroll 32
   for (int i = 0; i < 2 * ROWS; i++) store(sums + i * WIDTH, sum[i / 2][i % 2]);
 }
+
+// The gradient of a panel of filters before the activation, pixel by pixel; and add it up.
+void pack(float* panel, float* sums, const float* gradient, const float* output, bool relu, int64_t pixels,
+          int64_t filters, int64_t width) {
+  Vec total[2] = {load(sums), load(sums + WIDTH)};
+  for (; pixels > 0; pixels--, panel += COLUMNS, gradient += filters, output += filters) {
+    if (width == COLUMNS) {
+      for (int c = 0; c < 2; c++) {
+        const Vec values = load(gradient + c * WIDTH);
+        store(panel + c * WIDTH, relu ? masked(values, load(output + c * WIDTH)) : values);
+      }
+    } else {
+      for (int64_t c = 0; c < COLUMNS; c++)
+        panel[c] = c >= width ? 0 : relu ? masked(gradient[c], output[c]) : gradient[c];
+    }
+    for (int c = 0; c < 2; c++) total[c] += load(panel + c * WIDTH);
+  }
+  put(total, sums, COLUMNS);
+}
+
+// Memory that is needed soon: fetch its next part out of so many, while there is other work.
+struct Ahead {
+  const float* data;
+  int64_t size;
+  void prefetch(int64_t part, int64_t parts) const {
+    constexpr int64_t LINE = 16;  // floats
+    for (int64_t i = size * part / parts / LINE; i < size * (part + 1) / parts / LINE; i++)
+      __builtin_prefetch(data + i * LINE, 0, 2);
+  }
+};
 
 // Outputs start … end, along one axis, that all see the inputs under the taps low … high.
 struct Span {
@@ -244,7 +277,7 @@ KERNEL(smrl_conv_inputs) {
 
 // x (batch, height, width, channels), ∂y, y (batch, rows, columns, filters) → ∂W (kernel, kernel, channels, filters), ∂b
 //
-// A task sums over some images for a panel of filters; then the sums of these groups are added in their order.
+// A task sums over a group of images; then the sums of the groups are added in their order.
 KERNEL(smrl_conv_weights) {
   const Array x = call.argument(0), gradient = call.argument(1), y = call.argument(2);
   const Array result = call.result(0), bias = call.result(1);
@@ -253,52 +286,54 @@ KERNEL(smrl_conv_weights) {
   const int64_t height = x.dims[1], width = x.dims[2], channels = x.dims[3], kernel = result.dims[0];
   const int64_t entries = kernel * kernel * channels, tiles = divide_up(entries, ROWS), pixels = rows * columns;
   const int64_t panels = divide_up(filters, COLUMNS), size = (tiles * ROWS + 1) * COLUMNS;
-  const int64_t groups = std::min(std::min<int64_t>(images, 16), divide_up(images * pixels, 1024));
-  float* partial = scratch(SHARED, panels * groups * size);
-  constexpr int64_t BLOCK = 160;  // pixels whose sums stay in registers; they stay in the first-level cache
-  parallel(panels * groups, [&](int64_t task) {
-    const int64_t panel = task / groups, group = task % groups, first = panel * COLUMNS;
-    const int64_t span = std::min<int64_t>(COLUMNS, filters - first);
+  const int64_t groups = std::min(std::min<int64_t>(images, 16), divide_up(images * pixels, 128));
+  float* partial = scratch(SHARED, groups * panels * size);  // sums for the entries of the kernel, and for the bias
+  std::vector<const float*> corners(tiles * ROWS);           // what these entries see at the first pixel
+  for (int64_t i = 0, run = kernel * channels; i < tiles * ROWS; i++) {
+    const int64_t entry = std::min(i, entries - 1);  // those beyond the last one repeat it
+    corners[i] = x.data + entry / run * width * channels + entry % run;
+  }
+  parallel(groups, [&](int64_t group) {
     const int64_t begin = images * group / groups * pixels, end = images * (group + 1) / groups * pixels;
-    float *sums = partial + task * size, *right = scratch(MASKED, BLOCK * COLUMNS);
-    std::fill_n(sums, size, 0.0f);
-    Vec total[2] = {};
+    float *sums = partial + group * panels * size, *right = scratch(MASKED, panels * BLOCK * COLUMNS);
+    std::fill_n(sums, panels * size, 0.0f);
+    int64_t place = begin / pixels * height * width * channels, column = 0, row = 0;
     for (int64_t start = begin; start < end; start += BLOCK) {
       const int64_t count = std::min(BLOCK, end - start);
       int64_t places[BLOCK];
       for (int64_t i = 0; i < count; i++) {
-        const int64_t image = (start + i) / pixels, pixel = (start + i) % pixels;
-        places[i] = ((image * height + pixel / columns * stride) * width + pixel % columns * stride) * channels;
-        const float *from = gradient.data + (start + i) * filters + first, *output = y.data + (start + i) * filters + first;
-        float* to = right + i * COLUMNS;
-        if (span == COLUMNS) {
-          for (int c = 0; c < 2; c++) {
-            const Vec values = load(from + c * WIDTH);
-            store(to + c * WIDTH, relu ? masked(values, load(output + c * WIDTH)) : values);
-          }
-        } else {
-          for (int64_t c = 0; c < COLUMNS; c++) to[c] = c >= span ? 0 : relu ? masked(from[c], output[c]) : from[c];
+        places[i] = place;
+        place += stride * channels;
+        if (++column == columns) {
+          column = 0;
+          place += (width - columns) * stride * channels;
+          if (++row == rows) row = 0, place += (height - rows * stride) * width * channels;
         }
-        for (int c = 0; c < 2; c++) total[c] += load(to + c * WIDTH);
       }
-      for (int64_t tile = 0; tile < tiles; tile++) {
-        const float* left[ROWS];
-        for (int r = 0; r < ROWS; r++) {
-          const int64_t entry = std::min(tile * ROWS + r, entries - 1), run = kernel * channels;
-          left[r] = x.data + entry / run * width * channels + entry % run;
-        }
-        add(sums + tile * ROWS * COLUMNS, left, places, right, count);
+      const float *from = gradient.data + start * filters, *output = y.data + start * filters;
+      for (int64_t i = 0; i < panels; i++) {
+        const int64_t first = i * COLUMNS, span = std::min<int64_t>(COLUMNS, filters - first);
+        pack(right + i * BLOCK * COLUMNS, sums + (i + 1) * size - COLUMNS, from + first, output + first, relu, count,
+             filters, span);
+      }
+      const Ahead ahead[] = {{from + count * filters, count * filters},
+                             {output + count * filters, relu * count * filters},
+                             {x.data + place + (kernel - 1) * width * channels, count * stride * stride * channels}};
+      for (int64_t i = 0; i < panels * tiles; i++) {
+        const int64_t panel = i / tiles, tile = i % tiles;
+        for (const Ahead& next : ahead) next.prefetch(i, panels * tiles);
+        add(sums + panel * size + tile * ROWS * COLUMNS, &corners[tile * ROWS], places,
+            right + panel * BLOCK * COLUMNS, count);
       }
     }
-    put(total, sums + tiles * ROWS * COLUMNS, COLUMNS);
   });
   parallel(panels, [&](int64_t panel) {
     const int64_t first = panel * COLUMNS, span = std::min<int64_t>(COLUMNS, filters - first);
     for (int64_t entry = 0; entry <= entries; entry++) {
-      const float* from = partial + panel * groups * size + (entry < entries ? entry : tiles * ROWS) * COLUMNS;
+      const float* from = partial + panel * size + (entry < entries ? entry : tiles * ROWS) * COLUMNS;
       Vec sum[2] = {};
-      for (int64_t group = 0; group < groups; group++) {
-        for (int c = 0; c < 2; c++) sum[c] += load(from + group * size + c * WIDTH);
+      for (int64_t group = 0; group < groups; group++, from += panels * size) {
+        for (int c = 0; c < 2; c++) sum[c] += load(from + c * WIDTH);
       }
       put(sum, (entry < entries ? result.data + entry * filters : bias.data) + first, span);
     }

@@ -108,20 +108,23 @@ class Replay:
         """Draw (rounds, batch) transitions, uniformly with replacement."""
         first = self._draw(generator, rounds * batch_size)
         rows, slots = self._rows, self._slots(first)
-        end, reward = self._follow(first, slots[-1])
-        *before, end_slot = self._slots(end)
-        discount = self.gamma ** ((end - first) // self.envs + 1.0) * ~rows["terminated"].take(end_slot)
+        end, reward, discount = self._follow(first, slots[-1])
+        end_slots = slots if end is first else self._slots(end)
+        after = end + self.envs
 
         obs = self._frames.joined(rows["obs"], slots)
-        next_obs = self._frames.joined(rows["obs"], [*before, end_slot, (end + self.envs) % self.capacity][1:])
-        for index in np.flatnonzero(rows["last"].take(end_slot) | (end + self.envs >= self.added)).tolist():
-            self._frames.replace(next_obs, index, self._successors[int(end[index])])
+        next_obs = self._frames.joined(rows["obs"], [*end_slots, after % self.capacity][1:])
+        for index in (rows["last"].take(end_slots[-1]) | (after >= self.added)).nonzero()[0].tolist():
+            row = int(end[index])
+            self._frames.replace(next_obs, index, self._successors[row])
+            if rows["terminated"][row % self.capacity]:
+                discount[index] = 0
 
         batch: tuple[Any, ...] = (  # JAX takes NumPy's arrays as they are
             obs,
             rows["action"].take(slots[-1], axis=0),
-            reward.astype(np.float32),
-            discount.astype(np.float32),
+            reward.astype(np.float32, copy=False),
+            discount,
             next_obs,
         )
         return Transition(*(field.reshape(rounds, batch_size, *field.shape[1:]) for field in batch))
@@ -145,15 +148,17 @@ class Replay:
     def _is_whole(self, first: np.ndarray) -> np.ndarray:
         return self._follow(first, first % self.capacity)[0] - first == (self.n_step - 1) * self.envs
 
-    def _follow(self, first: np.ndarray, slot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The last row of the window from each row, given with its slot, and the discounted sum of its rewards."""
+    def _follow(self, first: np.ndarray, slot: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The last row of the window from each row, given with its slot, the discounted sum of its rewards, and γⁿ."""
         rows, end = self._rows, first
         reward = rows["reward"].take(slot)
+        discount = np.full(len(first), self.gamma, np.float32)
         for k in range(1, self.n_step):
             goes_on = ~rows["last"][end % self.capacity] & (end + self.envs < self.added)
             end = end + self.envs * goes_on
             reward = reward + np.where(goes_on, self.gamma**k, 0.0) * rows["reward"][end % self.capacity]
-        return end, reward
+            discount[goes_on] = self.gamma ** (k + 1)
+        return end, reward, discount
 
     def _slots(self, row: np.ndarray) -> list[np.ndarray]:
         """The slots of all frames in the stack that a row observes, the oldest frame first and the newest last."""

@@ -18,7 +18,7 @@ import numpy as np
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, require
 from smrl.memory.replay import Replay
-from smrl.randomness import Purpose, at, generator, key
+from smrl.randomness import Purpose, Stream, at, key
 from smrl.runs import checkpoint, runtime
 from smrl.runs.arrays import from_arrays
 from smrl.runs.directory import RunDirectory
@@ -127,9 +127,9 @@ def measure_run(run: Run, updates: Sequence[int], batches: int, say: Callable[[s
     clock = Clock(settings.envs, settings.action_repeat, settings.warmup, algorithm.learn_every)
     next_step, root = len(clock.learned_at(saved.step)) + 1, key(settings.seed, Purpose.LEARN)
     measure, errors = measure_of(algorithm), []
+    stream = Stream(settings.seed, Purpose.REPLAY)
     for index in range(batches):
-        source = generator(settings.seed, Purpose.REPLAY, saved.step + index)
-        batch, held_out = draw(replay, source, settings.batch_size)
+        batch, held_out = draw(replay, stream.at(saved.step + index), settings.batch_size)
         step = next_step + index
         errors.append(measure(state, batch, held_out, updates, step, at(root, step)))
     found = np.stack(errors)

@@ -9,7 +9,7 @@ import numpy as np
 from smrl.envs.environment import Environment, EnvironmentFault
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
-from smrl.randomness import Purpose, environment_seed, generator
+from smrl.randomness import Purpose, Stream, environment_seed
 from smrl.runs.settings import Settings
 from smrl.types import ArraySpec
 
@@ -62,6 +62,7 @@ class Collector:
         """``heed`` is called between the steps of a replayed episode, and raises to stop there."""
         self.settings, self.envs, self.replay, self.heed = settings, envs, replay, heed
         self.spec = envs[0].spec
+        self._warm_up = Stream(settings.seed, Purpose.WARM_UP)
         self._ended, self._returned = 0, 0.0  # episodes since the mean was last taken, and the sum of their returns
         self.episodes: list[Episode] = []
 
@@ -124,8 +125,8 @@ class Collector:
     def _choose(self, act: Act, step: int) -> np.ndarray:
         settings = self.settings
         if step < settings.warmup and settings.warmup_actions == "uniform":
-            return self.spec.action.random(generator(settings.seed, Purpose.WARM_UP, step), len(self.envs))
-        actions = np.asarray(act(np.stack([episode.obs for episode in self.episodes]), step))
+            return self.spec.action.random(self._warm_up.at(step), len(self.envs))
+        actions = np.asarray(act(np.array([episode.obs for episode in self.episodes]), step))
         if not np.isfinite(actions).all():
             raise SmrlError(
                 f"the policy's action at step {step + 1:,} is not finite: training has diverged; lower the learning "

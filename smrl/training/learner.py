@@ -8,7 +8,7 @@ import numpy as np
 from smrl.algorithms import registry
 from smrl.algorithms.acting import Reader
 from smrl.memory.replay import Replay
-from smrl.randomness import Purpose, at, generator, key
+from smrl.randomness import Purpose, Stream, at, key
 from smrl.runs.arrays import from_arrays, to_arrays
 from smrl.runs.settings import Settings
 from smrl.smr import loop
@@ -27,6 +27,7 @@ class Learner:
         self.settings = settings
         self.algorithm = algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
         self.rounds = algorithm.rounds * settings.fresh_batches
+        self._draws = Stream(settings.seed, Purpose.REPLAY)
         self._metrics: list[Metrics] = []  # that are still to be read back and added to the sums
         self._sums: dict[str, tuple[float, int]] = {}  # sum and number of each metric's values since they were taken
         rule = rule_of(settings.reuse)
@@ -66,8 +67,7 @@ class Learner:
 
     def learn(self, replay: Replay, moment: Moment) -> None:
         """All updates of one learning step, on batches drawn for it."""
-        draw = generator(self.settings.seed, Purpose.REPLAY, moment.draw)
-        batches = replay.sample(draw, self.rounds, self.settings.batch_size)
+        batches = replay.sample(self._draws.at(moment.draw), self.rounds, self.settings.batch_size)
         self.learned, metrics = self._learn(self.learned, batches, moment.step, moment.env_step)
         if moment.step % METRICS_EVERY == 0:
             self._metrics.append(metrics)

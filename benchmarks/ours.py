@@ -11,7 +11,7 @@ import numpy as np
 
 from smrl.algorithms import registry
 from smrl.native import library
-from smrl.nn import encoders
+from smrl.nn import convolution
 from smrl.nn.convolution import convolve_by_xla
 from smrl.smr.loop import learner, start
 from smrl.smr.rules import rule_of
@@ -103,7 +103,10 @@ def flop(case: Case) -> float:
         # constants, so that XLA knows which branch is taken
         tick = Tick(jnp.asarray(step), jnp.asarray(index), rounds, key, jnp.asarray(1))
         update = jax.jit(lambda state, batch: algorithm.update(state, batch, tick, key))
-        with mock.patch.object(encoders, "convolve", convolve_by_xla), mock.patch.object(library, "fits", lambda *_: False):
+        with (
+            mock.patch.object(convolution, "convolve", convolve_by_xla),
+            mock.patch.object(library, "fits", return_value=False),
+        ):
             cost: Any = update.lower(state, batch).compile().cost_analysis()
         return float(cost["flops"])
 

@@ -11,8 +11,9 @@
 
 namespace {
 
-constexpr int64_t BLOCK = 160;  // pixels whose part of a gradient is summed in registers
-enum Slot { SHARED, MASKED, PARTIAL };
+constexpr int64_t CHUNK = 40 * ROWS;  // pixels that are computed for all filters before the next ones
+constexpr int64_t BLOCK = 128;        // pixels whose part of a gradient is summed in registers
+enum Slot { SHARED, PANEL };
 
 int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
@@ -51,68 +52,104 @@ inline __attribute__((always_inline)) void multiply(Vec (&sum)[R][C], const floa
   }
 }
 
-inline void put(const Vec (&sum)[2], float* to, int64_t width) {
+inline void put(const Vec (&values)[2], float* to, int64_t width) {
   if (width == COLUMNS) {
-    store(to, sum[0]);
-    store(to + WIDTH, sum[1]);
+    store(to, values[0]);
+    store(to + WIDTH, values[1]);
   } else {
     float row[COLUMNS];
-    store(row, sum[0]);
-    store(row + WIDTH, sum[1]);
+    store(row, values[0]);
+    store(row + WIDTH, values[1]);
     for (int64_t i = 0; i < width; i++) to[i] = row[i];
   }
 }
 
-inline Vec masked(Vec gradient, Vec output) { return output > 0 ? gradient : Vec{}; }
-inline float masked(float gradient, float output) { return output > 0 ? gradient : 0; }
+inline void get(Vec (&values)[2], const float* from, int64_t width) {
+  if (width == COLUMNS) {
+    values[0] = load(from);
+    values[1] = load(from + WIDTH);
+  } else {
+    float row[COLUMNS] = {};
+    for (int64_t i = 0; i < width; i++) row[i] = from[i];
+    values[0] = load(row);
+    values[1] = load(row + WIDTH);
+  }
+}
 
-// Pixels in memory: where the first one is, and how far apart images, rows and columns are.
-template <class Float>
-struct Pixels {
-  Float* data;
+// How far apart images, rows and columns are.
+struct Steps {
   int64_t image, row, column;
-  Float* at(int64_t i, int64_t y, int64_t x) const { return data + i * image + y * row + x * column; }
+  int64_t at(int64_t i, int64_t y, int64_t x) const { return i * image + y * row + x * column; }
 };
 
 // A rectangle of output pixels, in so many images, which all see the same part of the kernel.
 struct Region {
   int64_t images, rows, columns;
-  Pixels<const float> from;
-  Pixels<float> to;
+  const float* from;
+  float* to;
+  const float* gate;               // of the same form as the output, or null: where it is not positive, output is zero
+  Steps from_steps, to_steps;
   int64_t taps, depth;             // rows of the kernel, and floats of each
   int64_t image_step, panel_step;  // from one such row to the next
 };
 
-// The outputs of a region for a panel of filters that is `width` wide: act(sum + bias), `least` being 0 for ReLU.
-__attribute__((noinline)) void convolve(const Region& region, const float* panel, const float* bias, float least, int64_t width) {
-  const int64_t pixels = region.images * region.rows * region.columns;
-  int64_t image = 0, y = 0, x = 0;
-  const Vec start[2] = {load(bias), load(bias + WIDTH)};
-  for (int64_t done = 0; done < pixels; done += ROWS) {
-    const int count = std::min<int64_t>(ROWS, pixels - done);
-    const float* from[ROWS];
-    float* to[ROWS];
-    for (int r = 0; r < ROWS; r++) {
-      from[r] = region.from.at(image, y, x);
-      to[r] = region.to.at(image, y, x);
-      if (r + 1 >= count && done + ROWS >= pixels) continue;  // rows beyond the last pixel repeat it
+// Weights and biases in panels of COLUMNS filters.
+struct Panels {
+  const float *weights, *bias;
+  int64_t size;     // of the weights of a panel
+  int64_t filters;
+  float least;      // 0 for ReLU
+};
+
+// The outputs of up to ROWS pixels for a panel: act(sum + bias).
+__attribute__((noinline)) void tile(const Region& region, const int64_t* from, const int64_t* to, int64_t count,
+                                    const Panels& panels, int64_t first) {
+  const int64_t width = std::min<int64_t>(COLUMNS, panels.filters - first);
+  const float* left[ROWS];  // rows beyond the last pixel repeat it
+  for (int64_t r = 0; r < ROWS; r++) left[r] = region.from + from[std::min(r, count - 1)];
+  Vec sum[ROWS][2];
+#pragma GCC unroll 16
+  for (int r = 0; r < ROWS; r++) {
+    sum[r][0] = load(panels.bias + first);
+    sum[r][1] = load(panels.bias + first + WIDTH);
+  }
+  const float* right = panels.weights + first / COLUMNS * panels.size;
+  for (int64_t tap = 0; tap < region.taps; tap++)
+    multiply(sum, left, tap * region.image_step, right + tap * region.panel_step, region.depth);
+#pragma GCC unroll 16
+  for (int r = 0; r < ROWS; r++) {
+    if (r >= count) break;
+    Vec values[2] = {larger(sum[r][0], Vec{} + panels.least), larger(sum[r][1], Vec{} + panels.least)};
+    if (region.gate) {
+      Vec gate[2];
+      get(gate, region.gate + to[r] + first, width);
+      for (int c = 0; c < 2; c++) values[c] = gate[c] > 0 ? values[c] : Vec{};
+    }
+    put(values, region.to + to[r] + first, width);
+  }
+}
+
+void convolve(const Region& region, const Panels& panels) {
+  int64_t from[CHUNK], to[CHUNK], image = 0, y = 0, x = 0;
+  for (int64_t left = region.images * region.rows * region.columns; left > 0; left -= CHUNK) {
+    const int64_t count = std::min(CHUNK, left);
+    for (int64_t i = 0; i < count; i++) {
+      from[i] = region.from_steps.at(image, y, x);
+      to[i] = region.to_steps.at(image, y, x);
       if (++x == region.columns) {
         x = 0;
         if (++y == region.rows) y = 0, image++;
       }
     }
-    Vec sum[ROWS][2];
-#pragma GCC unroll 16
-    for (int r = 0; r < ROWS; r++) sum[r][0] = start[0], sum[r][1] = start[1];
-    for (int64_t tap = 0; tap < region.taps; tap++)
-      multiply(sum, from, tap * region.image_step, panel + tap * region.panel_step, region.depth);
-#pragma GCC unroll 16
-    for (int r = 0; r < ROWS; r++) {
-      sum[r][0] = larger(sum[r][0], Vec{} + least);
-      sum[r][1] = larger(sum[r][1], Vec{} + least);
+    for (int64_t first = 0; first < panels.filters; first += COLUMNS) {
+      for (int64_t i = 0; i < count; i += ROWS) {
+        if (region.gate) {
+          for (int64_t r = i + 2 * ROWS; r < std::min(i + 3 * ROWS, count); r++)
+            __builtin_prefetch(region.gate + to[r] + first);
+        }
+        tile(region, from + i, to + i, std::min<int64_t>(ROWS, count - i), panels, first);
+      }
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < ROWS; r++) put(sum[r], to[r], width);
   }
 }
 
@@ -129,21 +166,14 @@ __attribute__((noinline)) void add(float* sums, const float* const* corners, con
   for (int i = 0; i < 2 * ROWS; i++) store(sums + i * WIDTH, sum[i / 2][i % 2]);
 }
 
-// The gradient of a panel of filters before the activation, pixel by pixel; and add it up.
-void pack(float* panel, float* sums, const float* gradient, const float* output, bool relu, int64_t pixels,
-          int64_t filters, int64_t width) {
+// Columns of a matrix, row by row; and add them up.
+void pack(float* panel, float* sums, const float* from, int64_t rows, int64_t stride, int64_t width) {
   Vec total[2] = {load(sums), load(sums + WIDTH)};
-  for (; pixels > 0; pixels--, panel += COLUMNS, gradient += filters, output += filters) {
-    if (width == COLUMNS) {
-      for (int c = 0; c < 2; c++) {
-        const Vec values = load(gradient + c * WIDTH);
-        store(panel + c * WIDTH, relu ? masked(values, load(output + c * WIDTH)) : values);
-      }
-    } else {
-      for (int64_t c = 0; c < COLUMNS; c++)
-        panel[c] = c >= width ? 0 : relu ? masked(gradient[c], output[c]) : gradient[c];
-    }
-    for (int c = 0; c < 2; c++) total[c] += load(panel + c * WIDTH);
+  for (; rows > 0; rows--, panel += COLUMNS, from += stride) {
+    Vec values[2];
+    get(values, from, width);
+    put(values, panel, COLUMNS);
+    for (int c = 0; c < 2; c++) total[c] += values[c];
   }
   put(total, sums, COLUMNS);
 }
@@ -184,44 +214,42 @@ KERNEL(smrl_conv) {
   const int64_t kernel = weights.dims[0], filters = weights.dims[3], rows = y.dims[1], columns = y.dims[2];
   const float least = call.attribute<int64_t>("relu") ? 0 : -__builtin_inff();
   const int64_t depth = kernel * kernel * channels, panels = divide_up(filters, COLUMNS);
-  float* packed = scratch(SHARED, panels * (depth + 1) * COLUMNS);  // for each panel its bias and its weights
-  for (int64_t i = 0; i < panels * (depth + 1); i++) {
-    const int64_t panel = i / (depth + 1), k = i % (depth + 1) - 1, first = panel * COLUMNS;
-    const float* from = (k < 0 ? bias.data : weights.data + k * filters) + first;
-    for (int64_t c = 0; c < COLUMNS; c++) packed[i * COLUMNS + c] = first + c < filters ? from[c] : 0;
+  float *packed = scratch(SHARED, panels * (depth + 1) * COLUMNS), *biases = packed + panels * depth * COLUMNS;
+  for (int64_t panel = 0; panel < panels; panel++) {
+    const int64_t first = panel * COLUMNS, count = std::min<int64_t>(COLUMNS, filters - first);
+    float unused[COLUMNS] = {};
+    pack(packed + panel * depth * COLUMNS, unused, weights.data + first, depth, filters, count);
+    pack(biases + first, unused, bias.data + first, 1, 0, count);
   }
   // A task is a group of small images, or some rows of a large one where there are few.
   const int64_t group = std::min(images, divide_up(512, rows * columns));
-  const int64_t parts = group > 1 ? 1 : std::min(rows, divide_up(16, images)), height = divide_up(rows, parts);
+  const int64_t parts = group > 1 ? 1 : std::min(rows, divide_up(16, images)), part = divide_up(rows, parts);
+  const Steps from = {x.dims[1] * width * channels, stride * width * channels, stride * channels};
+  const Steps to = {rows * columns * filters, columns * filters, filters};
   parallel(divide_up(images, group) * parts, [&](int64_t task) {
-    const int64_t image = task / parts * group, first = task % parts * height;
-    if (first >= rows) return;
-    Region region = {std::min(group, images - image), std::min(height, rows - first), columns,
-                     {x.data, x.dims[1] * width * channels, stride * width * channels, stride * channels},
-                     {y.data, rows * columns * filters, columns * filters, filters},
-                     kernel, kernel * channels, width * channels, kernel * channels * COLUMNS};
-    region.from.data = region.from.at(image, first, 0);
-    region.to.data = region.to.at(image, first, 0);
-    for (int64_t j = 0; j < filters; j += COLUMNS, region.to.data += COLUMNS) {
-      const float* panel = packed + j * (depth + 1);
-      convolve(region, panel + COLUMNS, panel, least, std::min<int64_t>(COLUMNS, filters - j));
-    }
+    const int64_t image = task / parts * group, row = task % parts * part;
+    if (row >= rows) return;
+    convolve({std::min(group, images - image), std::min(part, rows - row), columns, x.data + from.at(image, row, 0),
+              y.data + to.at(image, row, 0), nullptr, from, to, kernel, kernel * channels, width * channels,
+              kernel * channels * COLUMNS},
+             {packed, biases, depth * COLUMNS, filters, least});
   });
 }
 
-// ∂y, y (batch, rows, columns, filters), W (kernel, kernel, channels, filters) → ∂x (batch, height, width, channels)
+// ∂y (batch, rows, columns, filters), W (kernel, kernel, channels, filters), x → ∂x (batch, height, width, channels)
 //
-// The pixels of ∂x fall into stride² phases by the remainders of their coordinates. Those of a phase are a convolution of
-// ∂y with every stride-th row and column of the mirrored kernel.
+// If x is an output of ReLU, ∂x is zero where x is. The pixels of ∂x fall into stride² phases by the remainders of their
+// coordinates. Those of a phase are a convolution of ∂y with every stride-th row and column of the mirrored kernel.
 KERNEL(smrl_conv_inputs) {
-  const Array gradient = call.argument(0), y = call.argument(1), weights = call.argument(2), result = call.result(0);
+  const Array gradient = call.argument(0), weights = call.argument(1), x = call.argument(2), result = call.result(0);
   const int64_t stride = call.attribute<int64_t>("stride"), relu = call.attribute<int64_t>("relu");
-  const int64_t images = y.dims[0], rows = y.dims[1], columns = y.dims[2], filters = y.dims[3];
-  const int64_t kernel = weights.dims[0], height = result.dims[1], width = result.dims[2], channels = result.dims[3];
+  const int64_t images = x.dims[0], height = x.dims[1], width = x.dims[2], channels = x.dims[3];
+  const int64_t rows = gradient.dims[1], columns = gradient.dims[2], filters = gradient.dims[3], kernel = weights.dims[0];
   const int64_t panels = divide_up(channels, COLUMNS), size = kernel * kernel * filters * COLUMNS;
-  float* packed = scratch(SHARED, panels * size);  // for each panel and phase the mirrored kernel
+  float *packed = scratch(SHARED, panels * (size + COLUMNS)), *no_bias = packed + panels * size;
+  std::fill_n(no_bias, panels * COLUMNS, 0.0f);
   const auto taps = [&](int64_t phase) { return phase < kernel ? divide_up(kernel - phase, stride) : 0; };
-  parallel(panels, [&](int64_t panel) {
+  parallel(panels, [&](int64_t panel) {  // for each phase the mirrored kernel
     float* to = packed + panel * size;
     const int64_t first = panel * COLUMNS, count = std::min<int64_t>(COLUMNS, channels - first);
     for (int64_t phase = 0; phase < stride * stride; phase++) {
@@ -237,52 +265,39 @@ KERNEL(smrl_conv_inputs) {
       }
     }
   });
-  const int64_t group = std::min(images, std::min<int64_t>(ROWS, divide_up(2048, rows * columns)));
-  const int64_t image_size = rows * columns * filters;
-  parallel(divide_up(images, group), [&](int64_t task) {
-    const int64_t image = task * group, count = std::min(group, images - image);
-    const float* source = gradient.data + image * image_size;
-    if (relu) {
-      const float* output = y.data + image * image_size;
-      float* copy = scratch(MASKED, count * image_size);
-      int64_t i = 0;
-      for (; i + WIDTH <= count * image_size; i += WIDTH) store(copy + i, masked(load(source + i), load(output + i)));
-      for (; i < count * image_size; i++) copy[i] = masked(source[i], output[i]);
-      source = copy;
-    }
-    const float no_bias[COLUMNS] = {};
-    int64_t skipped = 0;
+  // Pixels near the border see less of the kernel; together with those of other images they fill tiles.
+  const int64_t groups = divide_up(images, ROWS);
+  const Steps from = {rows * columns * filters, columns * filters, filters};
+  const Steps to = {height * width * channels, stride * width * channels, stride * channels};
+  parallel(groups, [&](int64_t group) {
+    const int64_t image = images * group / groups, count = images * (group + 1) / groups - image;
+    const float* mirrored = packed;
     for (int64_t phase = 0; phase < stride * stride; phase++) {
       const int64_t top = phase / stride, left = phase % stride, down = taps(top), across = taps(left);
       const auto xs = spans(divide_up(width - left, stride), across, columns);
-      for (const Span& ys : spans(divide_up(height - top, stride), down, rows)) {
-        for (const Span& span : xs) {
-          Region region = {count, ys.end - ys.start, span.end - span.start,
-                           {source, image_size, columns * filters, filters},
-                           {result.data, height * width * channels, stride * width * channels, stride * channels},
-                           span.high > span.low ? ys.high - ys.low : 0, (span.high - span.low) * filters,
-                           columns * filters, across * filters * COLUMNS};
-          region.from.data = region.from.at(0, ys.start - (down - 1) + ys.low, span.start - (across - 1) + span.low);
-          region.to.data += ((image * height + top + ys.start * stride) * width + left + span.start * stride) * channels;
-          for (int64_t j = 0; j < channels; j += COLUMNS, region.to.data += COLUMNS) {
-            const float* panel = packed + j / COLUMNS * size + skipped + (ys.low * across + span.low) * filters * COLUMNS;
-            convolve(region, panel, no_bias, -__builtin_inff(), std::min<int64_t>(COLUMNS, channels - j));
-          }
+      for (const Span& v : spans(divide_up(height - top, stride), down, rows)) {
+        for (const Span& h : xs) {
+          const int64_t start = (top * width + left) * channels + to.at(image, v.start, h.start);
+          const int64_t skipped = (v.low * across + h.low) * filters * COLUMNS;
+          convolve({count, v.end - v.start, h.end - h.start,
+                    gradient.data + from.at(image, v.start - (down - 1) + v.low, h.start - (across - 1) + h.low),
+                    result.data + start, relu ? x.data + start : nullptr, from, to, h.high > h.low ? v.high - v.low : 0,
+                    (h.high - h.low) * filters, columns * filters, across * filters * COLUMNS},
+                   {mirrored + skipped, no_bias, size, channels, -__builtin_inff()});
         }
       }
-      skipped += down * across * filters * COLUMNS;
+      mirrored += down * across * filters * COLUMNS;
     }
   });
 }
 
-// x (batch, height, width, channels), ∂y, y (batch, rows, columns, filters) → ∂W (kernel, kernel, channels, filters), ∂b
+// x (batch, height, width, channels), ∂y (batch, rows, columns, filters) → ∂W (kernel, kernel, channels, filters), ∂b
 //
 // A task sums over a group of images; then the sums of the groups are added in their order.
 KERNEL(smrl_conv_weights) {
-  const Array x = call.argument(0), gradient = call.argument(1), y = call.argument(2);
-  const Array result = call.result(0), bias = call.result(1);
-  const int64_t stride = call.attribute<int64_t>("stride"), relu = call.attribute<int64_t>("relu");
-  const int64_t images = y.dims[0], rows = y.dims[1], columns = y.dims[2], filters = y.dims[3];
+  const Array x = call.argument(0), gradient = call.argument(1), result = call.result(0), bias = call.result(1);
+  const int64_t stride = call.attribute<int64_t>("stride"), images = x.dims[0];
+  const int64_t rows = gradient.dims[1], columns = gradient.dims[2], filters = gradient.dims[3];
   const int64_t height = x.dims[1], width = x.dims[2], channels = x.dims[3], kernel = result.dims[0];
   const int64_t entries = kernel * kernel * channels, tiles = divide_up(entries, ROWS), pixels = rows * columns;
   const int64_t panels = divide_up(filters, COLUMNS), size = (tiles * ROWS + 1) * COLUMNS;
@@ -295,7 +310,7 @@ KERNEL(smrl_conv_weights) {
   }
   parallel(groups, [&](int64_t group) {
     const int64_t begin = images * group / groups * pixels, end = images * (group + 1) / groups * pixels;
-    float *sums = partial + group * panels * size, *right = scratch(MASKED, panels * BLOCK * COLUMNS);
+    float *sums = partial + group * panels * size, *right = scratch(PANEL, panels * BLOCK * COLUMNS);
     std::fill_n(sums, panels * size, 0.0f);
     int64_t place = begin / pixels * height * width * channels, column = 0, row = 0;
     for (int64_t start = begin; start < end; start += BLOCK) {
@@ -310,14 +325,12 @@ KERNEL(smrl_conv_weights) {
           if (++row == rows) row = 0, place += (height - rows * stride) * width * channels;
         }
       }
-      const float *from = gradient.data + start * filters, *output = y.data + start * filters;
+      const float* from = gradient.data + start * filters;
       for (int64_t i = 0; i < panels; i++) {
         const int64_t first = i * COLUMNS, span = std::min<int64_t>(COLUMNS, filters - first);
-        pack(right + i * BLOCK * COLUMNS, sums + (i + 1) * size - COLUMNS, from + first, output + first, relu, count,
-             filters, span);
+        pack(right + i * BLOCK * COLUMNS, sums + (i + 1) * size - COLUMNS, from + first, count, filters, span);
       }
       const Ahead ahead[] = {{from + count * filters, count * filters},
-                             {output + count * filters, relu * count * filters},
                              {x.data + place + (kernel - 1) * width * channels, count * stride * stride * channels}};
       for (int64_t i = 0; i < panels * tiles; i++) {
         const int64_t panel = i / tiles, tile = i % tiles;

@@ -26,7 +26,7 @@ SWITCH = "SMRL_KERNELS"
 HOME = Path(__file__).parent
 FLAGS = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-shared", "-pthread")
 Results = jax.ShapeDtypeStruct | Sequence[jax.ShapeDtypeStruct]
-KERNELS = ("smrl_dense", "smrl_dense_inputs", "smrl_dense_weights")
+KERNELS = tuple(f"smrl_{layer}{part}" for layer in ("dense", "conv") for part in ("", "_inputs", "_weights"))
 
 
 def wanted() -> str:

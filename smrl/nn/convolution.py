@@ -1,25 +1,78 @@
-"""The convolution of images, in the form that is fast on the processor at hand.
+"""Convolutions of images with ReLU after each, in the form that is fast on the processor at hand.
 
-docs/performance.md compares the forms. On CPUs XLA has several kernels for a convolution, and which one runs depends
-on details of its window: `convolve_on_cpu` writes the convolution and both gradients such that a fast one runs.
+docs/performance.md compares the forms. On CPUs the fastest are kernels in C++. Without them XLA has several kernels for
+a convolution, and which one runs depends on details of its window: `convolve_on_cpu` writes the convolution and both
+gradients such that a fast one runs.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 
+from smrl.native import library
+from smrl.nn.activations import relu
 from smrl.types import Array
 
+Layers = Sequence[tuple[Array, Array]]  # weights (kernel, kernel, channels, filters) and biases (filters,)
 Padding = tuple[tuple[int, int], tuple[int, int]]
 VALID: Padding = ((0, 0), (0, 0))
 
 
-def convolve(x: Array, weights: Array, stride: int) -> Array:
-    """(batch, height, width, channels) and (kernel, kernel, channels, filters) → (batch, rows, columns, filters).
+def convolutions(x: Array, layers: Layers, strides: Sequence[int]) -> Array:
+    """(batch, height, width, channels) → (batch, rows, columns, filters of the last layer); there is no padding."""
+    if library.fits(x, *jax.tree.leaves(layers)):
+        return convolutions_by_kernels(x, layers, tuple(strides))
+    return convolutions_by_xla(x, layers, strides)
 
-    There is no padding.
+
+def convolutions_by_xla(x: Array, layers: Layers, strides: Sequence[int]) -> Array:
+    """XLA's convolutions."""
+    for (weights, bias), stride in zip(layers, strides, strict=True):
+        x = relu(convolve(x, weights, stride) + bias)
+    return x
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def convolutions_by_kernels(x: Array, layers: Layers, strides: tuple[int, ...]) -> Array:
+    """The same by C++ kernels."""
+    return _outputs(x, layers, strides)[0]
+
+
+def _outputs(x: Array, layers: Layers, strides: tuple[int, ...]) -> tuple[Array, tuple[list[Array], Layers]]:
+    """The outputs of the last layer; and for the gradients the images, the outputs of every layer, and the layers."""
+    images = [x]
+    for (weights, bias), stride in zip(layers, strides, strict=True):
+        batch, *sides, _ = images[-1].shape
+        shape = (batch, *((side - len(weights)) // stride + 1 for side in sides), len(bias))
+        result = jax.ShapeDtypeStruct(shape, x.dtype)
+        images.append(library.call("smrl_conv", result, images[-1], weights, bias, stride=stride, relu=True))
+    return images[-1], (images, layers)
+
+
+def _gradients(
+    strides: tuple[int, ...], kept: tuple[list[Array], Layers], gradient: Array
+) -> tuple[Array, list[tuple[Array, Array]]]:
+    """Layer by layer; XLA leaves out calls whose results nobody reads, as are the gradients of the first images.
+
+    Where an output of ReLU is zero, so is the gradient before it: the kernel that computes it has the outputs.
     """
+    (*images, y), layers = kept
+    gradient, gradients = jnp.where(y > 0, gradient, 0), list[tuple[Array, Array]]()
+    for index in reversed(range(len(layers))):
+        x, (weights, bias), stride = images[index], layers[index], strides[index]
+        shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (x, weights, bias)]
+        gradients.append(tuple(library.call("smrl_conv_weights", shapes[1:], x, gradient, stride=stride)))
+        gradient = library.call("smrl_conv_inputs", shapes[0], gradient, weights, x, stride=stride, relu=index > 0)
+    return gradient, gradients[::-1]
+
+
+convolutions_by_kernels.defvjp(_outputs, _gradients)
+
+
+def convolve(x: Array, weights: Array, stride: int) -> Array:
+    """XLA's form that is fast: (batch, height, width, channels) → (batch, rows, columns, filters), without padding."""
     form = convolve_on_cpu if jax.default_backend() == "cpu" else convolve_by_xla
     return form(x, weights, stride)
 

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from smrl.errors import require
-from smrl.nn.convolution import convolve
+from smrl.nn.convolution import convolutions
 from smrl.nn.networks import Start, orthogonal
 from smrl.types import Array
 
@@ -26,25 +26,26 @@ class Encoder(nn.Module):
     @nn.compact
     def __call__(self, images: Array) -> Array:  # (batch, features)
         x = jnp.asarray(images, jnp.float32) / 255 - self.centre
-        for filters, kernel, stride in zip(self.filters, self.kernels, self.strides, strict=True):
-            x = nn.relu(Conv(filters, kernel, stride, self.start)(x))
-        return x.reshape(len(x), -1)
+        channels = (x.shape[-1], *self.filters)
+        layers = [
+            Conv(filters, kernel, self.start, name=f"Conv_{index}")(channels[index])
+            for index, (filters, kernel) in enumerate(zip(self.filters, self.kernels, strict=True))
+        ]
+        return convolutions(x, layers, self.strides).reshape(len(x), -1)
 
 
 class Conv(nn.Module):
-    """A square convolution without padding."""
+    """The parameters of a square convolution."""
 
     filters: int
     kernel: int
-    stride: int
-    start: Start = ORTHOGONAL
+    start: Start
 
     @nn.compact
-    def __call__(self, x: Array) -> Array:
-        shape = (self.kernel, self.kernel, x.shape[-1], self.filters)
-        kernel_init, bias_init = self.start(self.kernel**2 * x.shape[-1], False)
-        weights = self.param("kernel", kernel_init, shape)
-        return convolve(x, weights, self.stride) + self.param("bias", bias_init, (self.filters,))
+    def __call__(self, channels: int) -> tuple[Array, Array]:  # weights (kernel, kernel, channels, filters) and biases
+        kernel_init, bias_init = self.start(self.kernel**2 * channels, False)
+        weights = self.param("kernel", kernel_init, (self.kernel, self.kernel, channels, self.filters))
+        return weights, self.param("bias", bias_init, (self.filters,))
 
 
 def side_after(side: int, kernels: Sequence[int], strides: Sequence[int]) -> int:

@@ -1,5 +1,7 @@
 """The learner: the algorithm's state, the reuse rule, and the compiled functions that act and learn with them."""
 
+import contextlib
+import threading
 from typing import Any
 
 import jax
@@ -14,7 +16,7 @@ from smrl.runs.settings import Settings
 from smrl.smr import loop
 from smrl.smr.rules import rule_of
 from smrl.training.clock import Moment
-from smrl.types import Metrics, Spec
+from smrl.types import Array, Metrics, Spec, Transition
 
 READ_AT_ONCE = 100  # metrics: few enough to be kept in memory, and enough not to wait for a GPU often
 METRICS_EVERY = 10  # learning steps: reading the losses back every time would cost more than it tells
@@ -36,10 +38,11 @@ class Learner:
         learn = loop.learner(algorithm, rule, settings.fresh_batches, repeat)
         self._start = jax.jit(lambda key: loop.start(algorithm, rule, key))
         self._reset = jax.jit(lambda learned, key: loop.reset(algorithm, learned, key))
-        self._learn = jax.jit(
-            lambda learned, batches, step, env_step: learn(learned, batches, step, env_step, at(learn_key, step)),
-            donate_argnums=0,
-        )
+
+        def learning(learned: Any, batches: Transition, step: Array, env_step: Array) -> tuple[Any, Metrics]:
+            return learn(learned, batches, step, env_step, at(learn_key, step))
+
+        self._learn = jax.jit(learning, donate_argnums=0)
         self.template = jax.eval_shape(self._start, learn_key)
         obs = spec.example().obs
         self.exploit = Reader(algorithm.exploit, self.template.state, obs)
@@ -47,6 +50,15 @@ class Learner:
             lambda state, obs, step: algorithm.explore(state, obs, step // repeat, at(explore_key, step)),
             *(self.template.state, obs, 0),
         )
+        self._compiling = threading.Thread(target=self._compile, args=(spec.example(),), name="compile")
+        self._compiling.start()
+
+    def _compile(self, example: Transition) -> None:
+        """Compile the updates, in another thread than the one that starts the agent and warms up."""
+        size = (self.rounds, self.settings.batch_size)
+        batches = jax.tree.map(lambda field: jax.ShapeDtypeStruct((*size, *field.shape[1:]), field.dtype), example)
+        with contextlib.suppress(Exception):  # the first update will fail in the same way, and tell
+            self._learn.lower(self.template, batches, 1, 1).compile()
 
     def start(self) -> None:
         """Begin with fresh networks."""
@@ -67,6 +79,7 @@ class Learner:
 
     def learn(self, replay: Replay, moment: Moment) -> None:
         """All updates of one learning step, on batches drawn for it."""
+        self._compiling.join()
         batches = replay.sample(self._draws.at(moment.draw), self.rounds, self.settings.batch_size)
         self.learned, metrics = self._learn(self.learned, batches, moment.step, moment.env_step)
         if moment.step % METRICS_EVERY == 0:

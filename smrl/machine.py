@@ -8,7 +8,7 @@ from pathlib import Path
 
 from smrl.errors import require
 
-THREADS = "PJRT_NPROC"
+THREADS = "SMRL_THREADS"
 
 
 def cores() -> int:
@@ -17,7 +17,7 @@ def cores() -> int:
 
 
 def threads() -> int:
-    """The number of threads that XLA has, or would have if it started now."""
+    """The number of threads that this process computes with: what SMRL_THREADS says, or one per core."""
     text = os.environ.get(THREADS) or str(cores())
     is_count = text.isascii() and text.isdecimal() and int(text) > 0
     require(is_count, f"{THREADS}={text} in the environment is no number of threads; unset it, or give at least 1.")

@@ -8,8 +8,10 @@ import jax
 import pytest
 
 from smrl import machine
+from smrl.runs import runtime
 
 os.environ.setdefault(machine.THREADS, "1")
+os.environ.setdefault(runtime.XLA_THREADS, "1")
 # A shell starts its background jobs deaf to Ctrl-C, and children inherit that: a command under test would not hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

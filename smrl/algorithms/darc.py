@@ -68,8 +68,8 @@ def darc(config: DARC, spec: Spec) -> Algorithm[State]:
             actor_params = actor.init(actor_key, example.obs)
             critic_params = critic.init(critic_key, example.obs, example.action)
             return State(
-                gradients.start(actor_params, actor_optimiser),
-                gradients.start((critic_params,), critic_optimiser),
+                actor_optimiser.start(actor_params),
+                critic_optimiser.start((critic_params,)),
                 target_actors=actor_params,
                 target_critics=(critic_params,),
             )

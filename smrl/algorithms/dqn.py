@@ -86,7 +86,7 @@ def dqn(config: DQN, spec: Spec) -> Algorithm[State]:
 
     def init(key: Key) -> State:
         params = network.init(key, spec.example().obs)
-        return State(gradients.start(params, optimiser), target_critics=params)
+        return State(optimiser.start(params), target_critics=params)
 
     def q_value(params: Params, batch: Transition) -> Array:
         q = network.apply(params, batch.obs)

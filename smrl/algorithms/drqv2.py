@@ -119,9 +119,9 @@ def drqv2(config: DrQv2, spec: Spec) -> Algorithm[State]:
         h = encoder.apply(encoder_params, example.obs)
         critic_params = critics.init(critic_key, h, example.action)
         return State(
-            gradients.start(encoder_params, optimiser),
-            gradients.start(actor.init(actor_key, h), optimiser),
-            gradients.start(critic_params, optimiser),
+            optimiser.start(encoder_params),
+            optimiser.start(actor.init(actor_key, h)),
+            optimiser.start(critic_params),
             target_critics=critic_params,
         )
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from smrl.algorithms.parts import soft
 from smrl.algorithms.parts.acceptance import image_control
 from smrl.algorithms.parts.images import Augmented, Sight
-from smrl.nn import gradients, losses, targets
+from smrl.nn import losses, targets
 from smrl.nn.encoders import ORTHOGONAL, Encoder, check_size
 from smrl.nn.gradients import Trained
 from smrl.nn.networks import MLP, Start
@@ -86,7 +86,7 @@ def sac_pixels(config: SACPixels, spec: Spec) -> Algorithm[State]:
         encoder_key, sac_key = jax.random.split(key)
         params = encoder.init(encoder_key, spec.example().obs)
         sac = parts.init(sac_key)
-        return State(gradients.start(params, sight.optimiser), *sac[:3], params, sac.target_critics)
+        return State(sight.optimiser.start(params), *sac[:3], params, sac.target_critics)
 
     def reset(state: State, key: Key) -> State:
         return init(key)._replace(encoder=state.encoder, target_encoder=state.target_encoder)

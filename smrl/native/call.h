@@ -26,7 +26,7 @@ struct Call {
   Array argument(int64_t i) const { return view(frame->args.args[i]); }
   Array result(int64_t i) const { return view(frame->rets.rets[i]); }
   int64_t arguments() const { return frame->args.size; }
-  // An integer attribute, or a real one.
+  // A number that the call was compiled with: int64_t or double.
   template <class Number>
   Number attribute(const char* name) const {
     for (int64_t i = 0; i < frame->attrs.size; i++) {

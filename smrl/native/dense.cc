@@ -113,7 +113,6 @@ void pack(float* panel, const float* matrix, int64_t stride, int64_t rows, int64
 }
 
 typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
-typedef int Order __attribute__((vector_size(16)));
 
 // The same from the transposed matrix, whose rows are the panel's columns; squares of 4 × 4 at a time.
 void pack_transposed(float* panel, const float* matrix, int64_t stride, int64_t rows, int64_t width, int64_t span) {
@@ -124,11 +123,10 @@ void pack_transposed(float* panel, const float* matrix, int64_t stride, int64_t 
     for (; j + 4 <= width && i + 4 <= rows; i += 4) {
       const Four a = four(from + i), b = four(from + stride + i), c = four(from + 2 * stride + i),
                  d = four(from + 3 * stride + i);
-      const Order low = {0, 4, 1, 5}, high = {2, 6, 3, 7}, left = {0, 1, 4, 5}, right = {2, 3, 6, 7};
-      const Four ab = __builtin_shuffle(a, b, low), cd = __builtin_shuffle(c, d, low);
-      const Four ab2 = __builtin_shuffle(a, b, high), cd2 = __builtin_shuffle(c, d, high);
-      const Four square[4] = {__builtin_shuffle(ab, cd, left), __builtin_shuffle(ab, cd, right),
-                              __builtin_shuffle(ab2, cd2, left), __builtin_shuffle(ab2, cd2, right)};
+      const Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+      const Four ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+      const Four square[4] = {__builtin_shufflevector(ab, cd, 0, 1, 4, 5), __builtin_shufflevector(ab, cd, 2, 3, 6, 7),
+                              __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5), __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7)};
       for (int r = 0; r < 4; r++) *reinterpret_cast<Four*>(panel + (i + r) * span + j) = square[r];
     }
     for (; i < rows; i++) {
@@ -167,11 +165,9 @@ void single_inputs(const float* gradient, const float* weights, const float* mas
   ranges(batch, 64, [&](int64_t first, int64_t end) {
     for (int64_t i = first; i < end; i++) {
       float* row = result + i * in;
-      if (mask) {
-        for (int64_t k = 0; k < in; k++) row[k] = mask[i * in + k] > 0 ? gradient[i] * weights[k] : 0;
-      } else {
-        for (int64_t k = 0; k < in; k++) row[k] = gradient[i] * weights[k];
-      }
+      for (int64_t k = 0; k < in; k++) row[k] = gradient[i] * weights[k];
+      if (!mask) continue;
+      for (int64_t k = 0; k < in; k++) row[k] = mask[i * in + k] > 0 ? row[k] : 0;
     }
   });
 }
@@ -224,11 +220,14 @@ KERNEL(smrl_dense_weights) {
   }
   float* right = scratch(SHARED, (out + COLUMNS) * batch);  // ∂y in panels
   parallel((out + COLUMNS - 1) / COLUMNS, [&](int64_t index) {
-    const int64_t j = index * COLUMNS, width = std::min<int64_t>(COLUMNS, out - j), halves = width > WIDTH ? 2 : 1;
-    const float* panel = right + j * batch;
-    pack(right + j * batch, gradient.data + j, out, batch, width, halves * WIDTH);
+    const int64_t j = index * COLUMNS, width = std::min<int64_t>(COLUMNS, out - j), span = width > WIDTH ? COLUMNS : WIDTH;
+    float* panel = right + j * batch;
+    pack(panel, gradient.data + j, out, batch, width, span);
     Vec sum[2] = {};
-    for (int64_t i = 0; i < batch * halves; i++) sum[i % halves] += load(panel + i * WIDTH);
+    for (int64_t i = 0; i < batch; i++, panel += span) {
+      sum[0] += load(panel);
+      if (span > WIDTH) sum[1] += load(panel + WIDTH);
+    }
     put<2>(sum, bias.data + j, width);
   });
   ranges(in, BLOCK, [&](int64_t first, int64_t end) {

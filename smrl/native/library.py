@@ -7,11 +7,13 @@ import ctypes
 import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,56 +26,70 @@ from smrl.types import Array
 
 SWITCH = "SMRL_KERNELS"
 HOME = Path(__file__).parent
-FLAGS = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-shared", "-pthread")
+SOURCES = sorted((*HOME.glob("*.cc"), *HOME.glob("*.h")))
+FLAGS = ("-std=c++20", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-pthread")
 Results = jax.ShapeDtypeStruct | Sequence[jax.ShapeDtypeStruct]
-KERNELS = tuple(f"smrl_{layer}{part}" for layer in ("dense", "conv") for part in ("", "_inputs", "_weights"))
 
 
-def wanted() -> str:
-    """The user's choice of kernels: native (where possible) or xla."""
+@functools.cache
+def load() -> ctypes.CDLL | None:
+    """The library, compiled unless it has been before; None without a compiler, or where the user wants XLA alone."""
     choice = os.environ.get(SWITCH) or "native"
     require(choice in ("native", "xla"), f"{SWITCH}={choice} in the environment is unknown; give native or xla.")
-    return choice
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    if choice == "xla" or compiler is None:
+        return None
+    try:
+        library = _load(compiler)
+    except (OSError, subprocess.SubprocessError) as failure:
+        reason = (getattr(failure, "stderr", None) or str(failure)).strip().splitlines()[0]
+        warnings.warn(f"XLA computes all, more slowly, for smrl's kernels cannot be compiled: {reason}", stacklevel=2)
+        return None
+    library.smrl_threads(threads())
+    return library
+
+
+def _load(compiler: str) -> ctypes.CDLL:
+    facts = [compiler, processor(), jax.__version__, *FLAGS, *(path.read_text() for path in SOURCES)]
+    name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16] + ".so"
+    try:
+        folder = cache_directory() / "kernels"
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / name).exists():
+            with tempfile.TemporaryDirectory(dir=folder) as workplace:
+                compiled(compiler, Path(workplace)).replace(folder / name)  # whole, or not at all
+        return ctypes.CDLL(str(folder / name))
+    except (OSError, RuntimeError):  # there is no home, or it cannot be written to
+        with tempfile.TemporaryDirectory() as workplace:
+            return ctypes.CDLL(str(compiled(compiler, Path(workplace))))
+
+
+def compiled(compiler: str, folder: Path) -> Path:
+    """The library, compiled into a folder; its units are compiled side by side."""
+    command = (*compiler.split(), *FLAGS, f"-I{jax.ffi.include_dir()}")
+    units = [path for path in SOURCES if path.suffix == ".cc"]
+    objects = [str(folder / f"{unit.stem}.o") for unit in units]
+    calls = [(*command, "-c", "-o", target, str(unit)) for unit, target in zip(units, objects, strict=True)]
+    with ThreadPoolExecutor() as together:
+        list(together.map(_run, calls))
+    library = folder / "library.so"
+    _run((*command, "-shared", "-o", str(library), *objects))
+    return library
+
+
+def _run(command: Sequence[str]) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
 
 
 @functools.cache
 def is_available() -> bool:
-    """Whether the kernels can be called in this process. The first call compiles and loads them."""
-    if wanted() == "xla" or jax.default_backend() != "cpu":
+    """Whether programs can call the kernels: they are loaded, and JAX computes on the CPU."""
+    library = load()
+    if library is None or jax.default_backend() != "cpu":
         return False
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        return False
-    try:
-        library = ctypes.CDLL(str(compiled(compiler)))
-    except (OSError, subprocess.SubprocessError) as failure:
-        reason = getattr(failure, "stderr", None) or str(failure)
-        warnings.warn(
-            f"smrl's C++ kernels could not be compiled, so XLA computes all (slower): {reason.strip().splitlines()[0]}",
-            stacklevel=2,
-        )
-        return False
-    library.smrl_threads(threads())
-    for name in KERNELS:
+    for name in re.findall(r"^KERNEL\((\w+)\)", "".join(path.read_text() for path in SOURCES), re.MULTILINE):
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, name)), platform="cpu")
     return True
-
-
-def compiled(compiler: str) -> Path:
-    """The library for this compiler and this processor, compiled unless it has been before."""
-    sources = sorted((*HOME.glob("*.cc"), *HOME.glob("*.h")))
-    facts = [compiler, processor(), jax.__version__, *FLAGS, *(path.read_text() for path in sources)]
-    name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
-    path = cache_directory() / "kernels" / f"{name}.so"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            whole = Path(folder) / path.name
-            units = [path for path in sources if path.suffix == ".cc"]
-            command = (*compiler.split(), *FLAGS, f"-I{jax.ffi.include_dir()}", "-o", whole, *units)
-            subprocess.run(command, check=True, capture_output=True, text=True)
-            whole.replace(path)
-    return path
 
 
 def fits(*arrays: Array) -> bool:
@@ -82,8 +98,9 @@ def fits(*arrays: Array) -> bool:
 
 
 def call(
-    name: str, results: jax.ShapeDtypeStruct | Sequence[jax.ShapeDtypeStruct], *arrays: Array, **attributes: int
+    name: str, results: Results, *arrays: Array, aliases: dict[int, int] | None = None, **attributes: int | float
 ) -> Any:
-    """Results of a kernel."""
-    kernel = jax.ffi.ffi_call(name, results, vmap_method="sequential")
-    return kernel(*arrays, **{key: np.int64(value) for key, value in attributes.items()})
+    """Results of a kernel. Aliases tell which result (the value) may be written over which array (the key)."""
+    kernel = jax.ffi.ffi_call(name, results, vmap_method="sequential", input_output_aliases=aliases)
+    numbers = {key: (np.float64 if isinstance(value, float) else np.int64)(value) for key, value in attributes.items()}
+    return kernel(*arrays, **numbers)

@@ -8,7 +8,7 @@
 namespace {
 
 // A thread that found nothing to do looks again this often before it sleeps, for waking it takes longer than a product.
-constexpr int PATIENCE = 4000;
+constexpr int PATIENCE = 5000;
 
 inline void rest() {
 #if defined(__x86_64__)

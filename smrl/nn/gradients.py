@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from smrl.native import library
 from smrl.types import Array, Metrics, Params
 
 
@@ -18,57 +20,75 @@ class Trained(NamedTuple):
     optimiser: optax.OptState
 
 
-def adam(
-    learning_rate: float,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    epsilon: float = 1e-8,
-    weight_decay: float = 0.0,
-    gradient_clip: float | None = None,
-) -> optax.GradientTransformation:
-    """PyTorch's Adam: the gradient's norm is clipped, then weight decay times the parameters is added to it."""
-    clip = [] if gradient_clip is None else [optax.clip_by_global_norm(gradient_clip)]
-    decay = [optax.add_decayed_weights(weight_decay)] if weight_decay else []
-    scale = [_scale_by_adam(beta1, beta2, epsilon), optax.scale_by_learning_rate(learning_rate)]
-    return optax.chain(*clip, *decay, *scale)
+@dataclass(frozen=True)
+class Adam:
+    """Adam; first the gradient's norm is clipped, then weight decay times the parameters is added to it.
 
-
-def _scale_by_adam(beta1: float, beta2: float, epsilon: float) -> optax.GradientTransformation:
-    """m̂ / (√v̂ + ε) with m̂ = m / (1 − β₁ⁿ), v̂ = v / (1 − β₂ⁿ), and moments m, v by optax.
-
+    m ← β₁ m + (1 − β₁) g,  v ← β₂ v + (1 − β₂) g²,  θ ← θ − η m̂ / (√v̂ + ε),  m̂ = m / (1 − β₁ⁿ),  v̂ = v / (1 − β₂ⁿ).
     1 − βⁿ is −expm1(n log β): in float32, optax's 1 − 0.999ⁿ loses four of its seven digits in the first updates.
     """
-    moments = optax.scale_by_adam(beta1, beta2, epsilon)
-    log1, log2 = (math.log(beta) if beta else -math.inf for beta in (beta1, beta2))
 
-    def update(
-        gradient: optax.Updates, state: optax.OptState, params: optax.Params | None = None
-    ) -> tuple[optax.Updates, optax.OptState]:
-        _, new = moments.update(gradient, state, params)
-        assert isinstance(new, optax.ScaleByAdamState)
-        factor1, factor2 = (1 / -jnp.expm1(new.count * log) for log in (log1, log2))
-        root2 = jnp.sqrt(factor2)
-        return jax.tree.map(lambda m, v: m * factor1 / (jnp.sqrt(v) * root2 + epsilon), new.mu, new.nu), new
+    learning_rate: float
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    gradient_clip: float | None = None
 
-    return optax.GradientTransformation(moments.init, update)
+    def start(self, params: Params) -> Trained:
+        """Parameters with a new optimiser state, which has the form of optax's."""
+        limits = [limit.init(params) for limit in self._limits()]
+        return Trained(params, (*limits, optax.scale_by_adam().init(params), optax.EmptyState()))
 
+    def step(self, trained: Trained, gradient: Params) -> Trained:
+        """One step along a gradient."""
+        params, (*limits, adam, last) = trained
+        for limit, state in zip(self._limits(), limits, strict=True):
+            gradient, _ = limit.update(gradient, state, params)
+        count = optax.safe_increment(adam.count)
+        logs = (math.log(beta) if beta else -math.inf for beta in (self.beta1, self.beta2))
+        factor, square = (1 / -jnp.expm1(count * log) for log in logs)
+        trees = [jax.tree.leaves(tree) for tree in (gradient, adam.mu, adam.nu, params)]
+        move = self._move_by_kernel if library.fits(*jax.tree.leaves(trees)) else self._move_by_xla
+        structure = jax.tree.structure(params)
+        mu, nu, params = (jax.tree.unflatten(structure, leaves) for leaves in move(factor, jnp.sqrt(square), *trees))
+        return Trained(params, (*limits, optax.ScaleByAdamState(count, mu, nu), last))
 
-def start(params: Params, optimiser: optax.GradientTransformation) -> Trained:
-    """Parameters with a new optimiser state."""
-    return Trained(params, optimiser.init(params))
+    def _limits(self) -> list[optax.GradientTransformation]:
+        clip = [] if self.gradient_clip is None else [optax.clip_by_global_norm(self.gradient_clip)]
+        decay = [optax.add_decayed_weights(self.weight_decay)] if self.weight_decay else []
+        return clip + decay
+
+    def _move_by_xla(self, factor: Array, root: Array, *trees: list[Array]) -> list[tuple[Array, ...]]:
+        """New m, v and θ of all arrays, from g, m, v and θ; m̂ is factor · m, and √v̂ is root · √v."""
+
+        def move(g: Array, m: Array, v: Array, theta: Array) -> tuple[Array, Array, Array]:
+            m, v = self.beta1 * m + (1 - self.beta1) * g, self.beta2 * v + (1 - self.beta2) * g**2
+            return m, v, theta - self.learning_rate * (m * factor / (jnp.sqrt(v) * root + self.epsilon))
+
+        return list(zip(*map(move, *trees), strict=True))
+
+    def _move_by_kernel(self, factor: Array, root: Array, *trees: list[Array]) -> list[list[Array]]:
+        """The same by a C++ kernel, in place."""
+        count = len(trees[0])
+        arrays = [array for tree in trees for array in tree]
+        moved = library.call(
+            "smrl_adam",
+            [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays[count:]],
+            jnp.stack([factor, root]),
+            *arrays,
+            aliases={1 + count + index: index for index in range(3 * count)},
+            rate=self.learning_rate,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            epsilon=self.epsilon,
+        )
+        return [moved[:count], moved[count : 2 * count], moved[2 * count :]]
 
 
 def descend(
-    trained: Trained,
-    loss: Callable[[Params], tuple[Array, Metrics]],
-    optimiser: optax.GradientTransformation,
+    trained: Trained, loss: Callable[[Params], tuple[Array, Metrics]], optimiser: Adam
 ) -> tuple[Trained, Metrics]:
     """One optimiser step on ``loss(params) → value, metrics``."""
     gradient, metrics = jax.grad(loss, has_aux=True)(trained.params)
-    return step(trained, gradient, optimiser), metrics
-
-
-def step(trained: Trained, gradient: Params, optimiser: optax.GradientTransformation) -> Trained:
-    """One optimiser step along a gradient."""
-    change, memory = optimiser.update(gradient, trained.optimiser, trained.params)
-    return Trained(optax.apply_updates(trained.params, change), memory)
+    return optimiser.step(trained, gradient), metrics

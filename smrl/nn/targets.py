@@ -2,6 +2,7 @@
 
 import jax
 
+from smrl.native import library
 from smrl.types import Array, Params, Transition
 
 
@@ -37,4 +38,10 @@ def truncated(next_atoms: Array, dropped: int) -> Array:
 
 def soft_update(target: Params, online: Params, tau: float) -> Params:
     """Soft update of a target network: θ′ ← τ θ + (1 − τ) θ′."""
-    return jax.tree.map(lambda old, new: tau * new + (1 - tau) * old, target, online)
+    old, structure = jax.tree.flatten(target)
+    arrays = (*old, *jax.tree.leaves(online))
+    if not library.fits(*arrays):
+        return jax.tree.map(lambda old, new: tau * new + (1 - tau) * old, target, online)
+    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in old]
+    in_place = {index: index for index in range(len(old))}
+    return jax.tree.unflatten(structure, library.call("smrl_follow", shapes, *arrays, aliases=in_place, tau=float(tau)))

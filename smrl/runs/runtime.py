@@ -8,8 +8,10 @@ import jax
 
 from smrl.errors import SmrlError
 from smrl.machine import THREADS, processor, threads
+from smrl.native import library
 from smrl.runs import compiled
 
+XLA_THREADS = "PJRT_NPROC"
 VARIABLES = ("XLA_FLAGS", "NVIDIA_TF32_OVERRIDE")
 SWITCHES = (
     "jax_enable_x64",
@@ -22,9 +24,10 @@ SWITCHES = (
 
 
 def start(wanted: int | None = None) -> None:
-    """Make XLA compute with so many threads, in the caller's thread.
+    """Make JAX compute with so many threads, in the caller's thread.
 
-    The last bits of a result depend on the number of threads. Computing in another thread than the caller's, JAX's
+    Where there are C++ kernels, they share the threads out, and XLA has one: its idle ones would keep the kernels' from
+    the cores. XLA's last bits depend on its number of threads. Computing in another thread than the caller's, JAX's
     default on CPUs, takes longer to hand over a batch of ten observations than to choose their actions.
     """
     wanted = wanted or threads()
@@ -36,9 +39,10 @@ def start(wanted: int | None = None) -> None:
             )
         return
     os.environ[THREADS] = str(wanted)
+    os.environ[XLA_THREADS] = str(wanted if library.load() is None else 1)
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     _keep_freed_memory()
-    compiled.remember(processor(), wanted)
+    compiled.remember(processor(), os.environ[XLA_THREADS])
 
 
 def backend() -> str:
@@ -47,8 +51,9 @@ def backend() -> str:
 
 
 def switches() -> dict[str, str]:
-    """Switches of JAX and XLA that change the last bits of a result, or all of them."""
+    """Switches that change the last bits of a result, or all of them: of JAX, of XLA, and the kernels that compute."""
     variables = {name: os.environ.get(name) or "not set" for name in VARIABLES}
+    variables[library.SWITCH] = "native" if library.is_available() else "xla"
     return variables | {name: str(getattr(jax.config, name)) for name in SWITCHES if hasattr(jax.config, name)}
 
 

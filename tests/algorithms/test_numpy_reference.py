@@ -512,8 +512,8 @@ def weighted_sum(weights: jax.Array, params: jax.Array) -> tuple[jax.Array, dict
 def test_adam_on_gradients_of_all_sizes() -> None:
     """Losses seldom have gradients so small that ε matters; this one has."""
     slopes = np.logspace(-10, 2, 13)
-    optimiser = gradients.adam(1e-2)
-    trained = gradients.start(jnp.zeros(13), optimiser)
+    optimiser = gradients.Adam(1e-2)
+    trained = optimiser.start(jnp.zeros(13))
     expected = reference.Adam([np.zeros(13)], [np.zeros(13)], [np.zeros(13)])
     for sign in (1.0, 1.0, -0.5):
         weights = jnp.asarray(sign * slopes, jnp.float32)

@@ -1,3 +1,6 @@
+import itertools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +32,7 @@ def network(*sizes: int) -> tuple[Array, Layers, Array]:
     def normal(*shape: int) -> Array:
         return jnp.asarray(draw.standard_normal(shape), jnp.float32)
 
-    layers = [(normal(*pair) / pair[0] ** 0.5, normal(pair[1])) for pair in zip(widths, widths[1:], strict=False)]
+    layers = [(normal(*pair) / pair[0] ** 0.5, normal(pair[1])) for pair in itertools.pairwise(widths)]
     return normal(batch, widths[0]), layers, normal(batch, widths[-1])
 
 
@@ -38,11 +41,12 @@ def network(*sizes: int) -> tuple[Array, Layers, Array]:
 def test_kernels_compute_what_xla_computes(sizes: tuple[int, ...]) -> None:
     x, layers, gradient = network(*sizes)
 
-    def outputs_and_gradients(form: object) -> list[Array]:
-        y, pull_back = jax.vjp(form, x, layers)  # type: ignore[arg-type]
+    def outputs_and_gradients(form: Callable[[Array, Layers], Array]) -> list[Array]:
+        y, pull_back = jax.vjp(form, x, layers)
         return jax.tree.leaves((y, pull_back(gradient)))
 
-    for ours, theirs in zip(*map(outputs_and_gradients, (perceptron_by_kernels, perceptron_by_xla)), strict=True):
+    by_kernels, by_xla = outputs_and_gradients(perceptron_by_kernels), outputs_and_gradients(perceptron_by_xla)
+    for ours, theirs in zip(by_kernels, by_xla, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5 * max(1, float(jnp.abs(theirs).max())))
 
 

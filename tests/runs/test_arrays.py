@@ -17,7 +17,7 @@ from smrl.types import Array
 
 OBS: Any = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
 ACTION: Any = np.ones((7, 2), np.float32)
-ADAM = gradients.adam(1e-2)
+ADAM = gradients.Adam(1e-2)
 APART, STACKED = (Ensemble(Critic((16,)), 3, stacked=stacked) for stacked in (False, True))
 
 
@@ -30,7 +30,7 @@ class State(NamedTuple):
 @partial(jax.jit, static_argnums=0)
 def start(critics: Ensemble) -> State:
     params = critics.init(jax.random.key(0), OBS, ACTION)
-    return State(gradients.start(params, ADAM), params, jnp.ones(()))
+    return State(ADAM.start(params), params, jnp.ones(()))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -97,7 +97,7 @@ def test_a_state_goes_over_to_the_other_layout_and_back(here: Ensemble, there: E
     assert nearly(ask_subset(here, state.targets), ask_subset(there, over.targets))
     further = ask(here, learn(here, state).critics.params)
     assert nearly(further, ask(there, learn(there, over).critics.params))
-    forgetful = over._replace(critics=gradients.start(over.critics.params, ADAM))
+    forgetful = over._replace(critics=ADAM.start(over.critics.params))
     assert not nearly(further, ask(there, learn(there, forgetful).critics.params)), "Adam's memory matters"
 
 

@@ -32,7 +32,7 @@ if "die" in sys.argv:
 
 def run(cache: Path, *words: str, threads: int = 1, **variables: str) -> list[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    environment |= {"XDG_CACHE_HOME": str(cache), **variables}
+    environment |= {"XDG_CACHE_HOME": str(cache), "SMRL_KERNELS": "xla", **variables}
     command = [sys.executable, "-W", "error", "-c", PROGRAM.replace("start(1)", f"start({threads})"), *words]
     ended = subprocess.run(command, env=environment, capture_output=True)
     assert ended.stderr == b""

@@ -5,6 +5,7 @@ import pytest
 
 from smrl import machine
 from smrl.errors import SmrlError
+from smrl.native import library
 from smrl.runs import runtime
 
 
@@ -12,7 +13,7 @@ from smrl.runs import runtime
 def test_nonsense_for_a_number_of_threads_is_a_sentence(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(machine.THREADS, text)
     for refused in (machine.threads, runtime.start):
-        with pytest.raises(SmrlError, match=r"PJRT_NPROC=.* is no number of threads"):
+        with pytest.raises(SmrlError, match=r"SMRL_THREADS=.* is no number of threads"):
             refused()
 
 
@@ -26,7 +27,8 @@ def test_without_a_number_there_is_a_thread_per_core(monkeypatch: pytest.MonkeyP
 def test_switches_that_change_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     before = runtime.switches()
-    assert before.keys() == {*runtime.VARIABLES, *runtime.SWITCHES}, "this version of JAX knows all of them"
+    known = {*runtime.VARIABLES, *runtime.SWITCHES, library.SWITCH}
+    assert before.keys() == known, "this version of JAX knows all of them"
     assert before["XLA_FLAGS"] == "not set"
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     with jax.enable_x64(True):

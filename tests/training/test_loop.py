@@ -269,7 +269,7 @@ def test_a_run_keeps_its_threads(tmp_path: Path) -> None:
         "1",
     )
     for steps, more in ((40, ("--threads", "1")), (60, ())):
-        code, _, errors = commands.run(*words, "--steps", steps, *more, "--runs", tmp_path, PJRT_NPROC="")
+        code, _, errors = commands.run(*words, "--steps", steps, *more, "--runs", tmp_path, SMRL_THREADS="")
         assert code == 0, errors
     assert "continuing at step 40" in errors
     (config,) = tmp_path.glob("*/*/seed0/config.json")

@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from smrl.algorithms.parts.acceptance import continuous_control
 from smrl.algorithms.parts.exploration import gaussian_noise
 from smrl.algorithms.parts.hyperparameters import Hyperparameters
 from smrl.algorithms.parts.regression import regress
 from smrl.nn import gradients, losses, targets
-from smrl.nn.gradients import Trained
+from smrl.nn.gradients import Adam, Trained
 from smrl.nn.networks import DeterministicActor, Ensemble, ensemble
 from smrl.types import Appraisal, Array, Key, Metrics, Params, Spec, Transition
 
@@ -33,8 +32,8 @@ class Pieces:
     spec: Spec
     actor: DeterministicActor
     critics: Ensemble
-    actor_optimiser: optax.GradientTransformation
-    critic_optimiser: optax.GradientTransformation
+    actor_optimiser: Adam
+    critic_optimiser: Adam
     tau: float
     exploration_noise: float
 
@@ -45,8 +44,8 @@ class Pieces:
         actor = self.actor.init(actor_key, example.obs)
         critics = self.critics.init(critic_key, example.obs, example.action)
         return State(
-            gradients.start(actor, self.actor_optimiser),
-            gradients.start(critics, self.critic_optimiser),
+            self.actor_optimiser.start(actor),
+            self.critic_optimiser.start(critics),
             target_actor=actor,
             target_critics=critics,
         )

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import optax
-
-from smrl.nn import gradients
+from smrl.nn.gradients import Adam
 from smrl.nn.networks import Activation, Critic, Start, orthogonal, small_last, torch_default, xavier
 from smrl.validation import NonNegative, Positive, PositiveShare, ProperShare, Sizes, validate
 
@@ -39,10 +37,10 @@ class Optimisation:
         specific = getattr(self, f"{network}_learning_rate", None)
         return self.learning_rate_factor * (self.learning_rate if specific is None else specific)
 
-    def optimiser(self, network: str = "critic") -> optax.GradientTransformation:
+    def optimiser(self, network: str = "critic") -> Adam:
         """Adam for the actor, critic or temperature, of which the latter is neither decayed nor clipped."""
         limits: dict[str, Any] = {"weight_decay": self.weight_decay, "gradient_clip": self.gradient_clip}
-        return gradients.adam(
+        return Adam(
             self.rate(network),
             self.adam_beta1,
             self.adam_beta2,

@@ -9,13 +9,11 @@ from typing import Literal
 
 import flax.linen as nn
 import jax
-import optax
 
 from smrl.algorithms.parts.hyperparameters import Optimisation
 from smrl.errors import require
-from smrl.nn import gradients
 from smrl.nn.augmentation import random_shift
-from smrl.nn.gradients import Trained
+from smrl.nn.gradients import Adam, Trained
 from smrl.types import Array, Key, Metrics, Params, Tick, Transition
 from smrl.validation import Index, Sizes
 
@@ -56,7 +54,7 @@ class Sight:
 
     config: Augmented
     encoder: nn.Module
-    optimiser: optax.GradientTransformation
+    optimiser: Adam
 
     def augment(self, batch: Transition, tick: Tick, key: Key) -> Transition:
         """The batch with shifted images, those of s and of s′ independently."""
@@ -72,7 +70,7 @@ class Sight:
         self,
         encoder: Trained,
         critics: Trained,
-        optimiser: optax.GradientTransformation,
+        optimiser: Adam,
         obs: Array,
         q_of: Callable[[Params, Array], Array],
         error: Callable[[Array], Array],
@@ -90,5 +88,5 @@ class Sight:
 
         by_both = jax.grad(loss, argnums=(0, 1), has_aux=True)
         (by_encoder, by_critics), (features, metrics) = by_both(encoder.params, critics.params)
-        new_encoder = gradients.step(encoder, by_encoder, self.optimiser)
-        return new_encoder, gradients.step(critics, by_critics, optimiser), jax.lax.stop_gradient(features), metrics
+        new_encoder = self.optimiser.step(encoder, by_encoder)
+        return new_encoder, optimiser.step(critics, by_critics), jax.lax.stop_gradient(features), metrics

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable
 
-import optax
-
 from smrl.nn import gradients
-from smrl.nn.gradients import Trained
+from smrl.nn.gradients import Adam, Trained
 from smrl.nn.networks import Ensemble
 from smrl.types import Array, Key, Metrics, Params, Transition
 
@@ -13,7 +11,7 @@ from smrl.types import Array, Key, Metrics, Params, Transition
 def regress(
     critics: Ensemble,
     trained: Trained,
-    optimiser: optax.GradientTransformation,
+    optimiser: Adam,
     batch: Transition,
     error: Callable[[Array], Array],
     key: Key,

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from smrl.algorithms.parts.acceptance import continuous_control
 from smrl.algorithms.parts.exploration import gaussian_noise
@@ -20,7 +19,7 @@ from smrl.algorithms.parts.hyperparameters import Hyperparameters
 from smrl.algorithms.parts.regression import regress
 from smrl.errors import require
 from smrl.nn import gradients, targets
-from smrl.nn.gradients import Trained
+from smrl.nn.gradients import Adam, Trained
 from smrl.nn.networks import Ensemble, GaussianActor, ensemble, sample_tanh_gaussian
 from smrl.types import Appraisal, Array, Key, Metrics, Params, Spec, Transition
 from smrl.validation import NonNegative, Positive
@@ -72,9 +71,9 @@ class Pieces:
     actor: GaussianActor
     critics: Ensemble
     judge: Callable[[Array], Array]  # values of the critics, members first → Q (batch,), which the actor maximises
-    actor_optimiser: optax.GradientTransformation
-    critic_optimiser: optax.GradientTransformation
-    temperature_optimiser: optax.GradientTransformation
+    actor_optimiser: Adam
+    critic_optimiser: Adam
+    temperature_optimiser: Adam
     target_entropy: float
     config: SoftHyperparameters
 
@@ -84,9 +83,9 @@ class Pieces:
         example, fixed = self.spec.example(), self.config.temperature
         critics = self.critics.init(critic_key, example.obs, example.action)
         return State(
-            gradients.start(self.actor.init(actor_key, example.obs), self.actor_optimiser),
-            gradients.start(critics, self.critic_optimiser),
-            gradients.start(jnp.zeros(()) + (0.0 if fixed == "auto" else math.log(fixed)), self.temperature_optimiser),
+            self.actor_optimiser.start(self.actor.init(actor_key, example.obs)),
+            self.critic_optimiser.start(critics),
+            self.temperature_optimiser.start(jnp.zeros(()) + (0.0 if fixed == "auto" else math.log(fixed))),
             target_critics=critics,
         )
 

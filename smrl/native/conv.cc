@@ -12,7 +12,7 @@
 namespace {
 
 constexpr int64_t CHUNK = 40 * ROWS;  // pixels that are computed for all filters before the next ones
-constexpr int64_t BLOCK = 128;        // pixels whose part of a gradient is summed in registers
+constexpr int64_t BLOCK = 96;        // pixels whose part of a gradient is summed in registers
 enum Slot { SHARED, PANEL };
 
 int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -75,6 +75,17 @@ inline void get(Vec (&values)[2], const float* from, int64_t width) {
     values[1] = load(row + WIDTH);
   }
 }
+
+// Memory that is needed soon: fetch its next part out of so many, while there is other work.
+struct Ahead {
+  const float* data;
+  int64_t size;
+  void prefetch(int64_t part, int64_t parts) const {
+    constexpr int64_t LINE = 16;  // floats
+    for (int64_t i = size * part / parts / LINE; i < size * (part + 1) / parts / LINE; i++)
+      __builtin_prefetch(data + i * LINE, 0, 2);
+  }
+};
 
 // How far apart images, rows and columns are.
 struct Steps {
@@ -141,11 +152,16 @@ void convolve(const Region& region, const Panels& panels) {
         if (++y == region.rows) y = 0, image++;
       }
     }
+    const Ahead ahead = {region.from + from[count - 1] + (region.taps - 1) * region.image_step,
+                         count * region.from_steps.row / region.columns};
     for (int64_t first = 0; first < panels.filters; first += COLUMNS) {
       for (int64_t i = 0; i < count; i += ROWS) {
+        if (first == 0 && region.columns > 1) ahead.prefetch(i / ROWS, divide_up(count, ROWS));
         if (region.gate) {
-          for (int64_t r = i + 2 * ROWS; r < std::min(i + 3 * ROWS, count); r++)
+          for (int64_t r = i + 2 * ROWS; r < std::min(i + 3 * ROWS, count); r++) {
             __builtin_prefetch(region.gate + to[r] + first);
+            __builtin_prefetch(region.to + to[r] + first, 1);
+          }
         }
         tile(region, from + i, to + i, std::min<int64_t>(ROWS, count - i), panels, first);
       }
@@ -153,14 +169,14 @@ void convolve(const Region& region, const Panels& panels) {
   }
 }
 
-// Add to the sums of a tile, in memory.
+// Add to the sums of a tile, in memory, or begin them.
 __attribute__((noinline)) void add(float* sums, const float* const* corners, const int64_t* places,
-                                   const float* right, int64_t count) {
+                                   const float* right, int64_t count, bool begins) {
   const float* left[ROWS];
   std::copy_n(corners, ROWS, left);
   Vec sum[ROWS][2];
 #pragma GCC unroll 32
-  for (int i = 0; i < 2 * ROWS; i++) sum[i / 2][i % 2] = load(sums + i * WIDTH);
+  for (int i = 0; i < 2 * ROWS; i++) sum[i / 2][i % 2] = begins ? Vec{} : load(sums + i * WIDTH);
   multiply(sum, left, places, right, count);
 #pragma GCC unroll 32
   for (int i = 0; i < 2 * ROWS; i++) store(sums + i * WIDTH, sum[i / 2][i % 2]);
@@ -177,17 +193,6 @@ void pack(float* panel, float* sums, const float* from, int64_t rows, int64_t st
   }
   put(total, sums, COLUMNS);
 }
-
-// Memory that is needed soon: fetch its next part out of so many, while there is other work.
-struct Ahead {
-  const float* data;
-  int64_t size;
-  void prefetch(int64_t part, int64_t parts) const {
-    constexpr int64_t LINE = 16;  // floats
-    for (int64_t i = size * part / parts / LINE; i < size * (part + 1) / parts / LINE; i++)
-      __builtin_prefetch(data + i * LINE, 0, 2);
-  }
-};
 
 // Outputs start … end, along one axis, that all see the inputs under the taps low … high.
 struct Span {
@@ -301,7 +306,8 @@ KERNEL(smrl_conv_weights) {
   const int64_t height = x.dims[1], width = x.dims[2], channels = x.dims[3], kernel = result.dims[0];
   const int64_t entries = kernel * kernel * channels, tiles = divide_up(entries, ROWS), pixels = rows * columns;
   const int64_t panels = divide_up(filters, COLUMNS), size = (tiles * ROWS + 1) * COLUMNS;
-  const int64_t groups = std::min(std::min<int64_t>(images, 16), divide_up(images * pixels, 128));
+  int64_t groups = 1;  // to add up their sums takes time, so that none is small
+  while (groups < 16 && 2 * groups <= images && 384 * 2 * groups <= images * pixels) groups *= 2;
   float* partial = scratch(SHARED, groups * panels * size);  // sums for the entries of the kernel, and for the bias
   std::vector<const float*> corners(tiles * ROWS);           // what these entries see at the first pixel
   for (int64_t i = 0, run = kernel * channels; i < tiles * ROWS; i++) {
@@ -311,7 +317,7 @@ KERNEL(smrl_conv_weights) {
   parallel(groups, [&](int64_t group) {
     const int64_t begin = images * group / groups * pixels, end = images * (group + 1) / groups * pixels;
     float *sums = partial + group * panels * size, *right = scratch(PANEL, panels * BLOCK * COLUMNS);
-    std::fill_n(sums, panels * size, 0.0f);
+    for (int64_t i = 1; i <= panels; i++) std::fill_n(sums + i * size - COLUMNS, COLUMNS, 0.0f);
     int64_t place = begin / pixels * height * width * channels, column = 0, row = 0;
     for (int64_t start = begin; start < end; start += BLOCK) {
       const int64_t count = std::min(BLOCK, end - start);
@@ -336,7 +342,7 @@ KERNEL(smrl_conv_weights) {
         const int64_t panel = i / tiles, tile = i % tiles;
         for (const Ahead& next : ahead) next.prefetch(i, panels * tiles);
         add(sums + panel * size + tile * ROWS * COLUMNS, &corners[tile * ROWS], places,
-            right + panel * BLOCK * COLUMNS, count);
+            right + panel * BLOCK * COLUMNS, count, start == begin);
       }
     }
   });

@@ -131,7 +131,7 @@ def test_killed_during_a_checkpoint(undisturbed: tuple[str, Path], tmp_path: Pat
     assert outcome(env, tmp_path) == outcome(env, reference)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_interrupted_runs_save_themselves(
     undisturbed: tuple[str, Path], tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -149,19 +149,6 @@ def test_interrupted_runs_save_themselves(
     assert code == 0, errors
     assert "continuing at step" in errors
     assert outcome(env, tmp_path) == outcome(env, reference)
-
-
-def test_an_interrupted_comparison_saves_its_runs(tmp_path: Path) -> None:
-    words = ("compare", "ddpg", "Pendulum-v1", "--reuse", "1", "2", "--seeds", "1", "--runs", tmp_path, *SMALL)
-    settings = ("--steps", "100000", "--warmup", "100", "--eval-every", "50", "--eval-episodes", "1")
-    process = start(*words, *settings)
-    wait_until(process, lambda: len(list(tmp_path.glob("*/*/*/evaluations.csv"))) == 2)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate()
-    assert process.returncode == 130, errors
-    assert "every run is saved" in errors
-    assert "Traceback" not in errors
-    assert len(list(tmp_path.glob("*/*/*/checkpoint/*/manifest.json"))) == 2
 
 
 def test_finished_runs_are_left_alone(undisturbed: tuple[str, Path]) -> None:

@@ -3,6 +3,7 @@
 // Every output is computed by one task, in an order that does not depend on the number of threads; neither do its bits.
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include "call.h"
 #include "pool.h"
@@ -11,7 +12,6 @@
 namespace {
 
 constexpr int64_t DEPTH = 256;       // of a panel, which then takes half of the first-level cache
-constexpr int64_t BLOCK = 4 * ROWS;  // inputs whose weights one task computes the gradient of
 constexpr float NO_LEAST = -__builtin_inff();
 enum Slot { PANEL, SHARED, PARTIAL };
 
@@ -23,79 +23,91 @@ struct Output {
   float least = NO_LEAST;
   const float* mask = nullptr;
   float bias[COLUMNS] = {};
+
+  Output from(int64_t row) const {
+    Output rest = *this;
+    rest.data += row * stride;
+    if (mask) rest.mask += row * stride;
+    return rest;
+  }
 };
 
-template <int C>
-inline void put(const Vec* sum, float* out, int64_t width) {
-  if (width == C * WIDTH) {
-#pragma GCC unroll 2
-    for (int c = 0; c < C; c++) store(out + c * WIDTH, sum[c]);
-  } else {
-    float row[C * WIDTH];
-    for (int c = 0; c < C; c++) store(row + c * WIDTH, sum[c]);
-    for (int64_t i = 0; i < width; i++) out[i] = row[i];
+// sums (R × C · WIDTH) = or += left · panel (depth × C · WIDTH). Rows of the left side lie `row` apart; of a packed one,
+// they are adjacent.
+template <int R, int C, bool IS_PACKED>
+void tile(float* sums, bool is_first, const float* left, int64_t row, const float* panel, int64_t depth) {
+  Vec sum[R][C] = {};
+  if (!is_first) {
+#pragma GCC unroll 32
+    for (int i = 0; i < R * C; i++) sum[i / C][i % C] = load(sums + i * WIDTH);
   }
+  multiply(sum, left, IS_PACKED ? 1 : row, IS_PACKED ? ROWS : 1, panel, depth);
+#pragma GCC unroll 32
+  for (int i = 0; i < R * C; i++) store(sums + i * WIDTH, sum[i / C][i % C]);
 }
 
-// Add left (rows × depth) · panel (depth × C · WIDTH) to the partial sums; the last time, write the output instead.
-// Tiles of the left side lie `next` apart.
-template <int R, int C>
-void tiles(int64_t rows, const float* left, int64_t next, int64_t row, int64_t step, const float* panel, int64_t depth,
-           float* partial, bool is_first, bool is_last, const Output& out) {
-  int64_t done = 0;
-  for (; done + R <= rows; done += R, left += next, partial += R * C * WIDTH) {
-    Vec sum[R][C] = {};
-    if (!is_first) {
-#pragma GCC unroll 32
-      for (int i = 0; i < R * C; i++) sum[i / C][i % C] = load(partial + i * WIDTH);
-    }
-    multiply(sum, left, row, step, panel, depth);
-    if (!is_last) {
-#pragma GCC unroll 32
-      for (int i = 0; i < R * C; i++) store(partial + i * WIDTH, sum[i / C][i % C]);
-      continue;
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < R; r++) {
-      const int64_t at = (done + r) * out.stride;
+// The same with the number of rows and columns known at run time only.
+template <bool IS_PACKED, int R = ROWS>
+void tile_of(int64_t rows, int64_t span, float* sums, bool is_first, const float* left, int64_t row, const float* panel,
+             int64_t depth) {
+  if (rows == R)
+    return (span > WIDTH ? tile<R, 2, IS_PACKED> : tile<R, 1, IS_PACKED>)(sums, is_first, left, row, panel, depth);
+  if constexpr (R > 1) tile_of<IS_PACKED, R - 1>(rows, span, sums, is_first, left, row, panel, depth);
+}
+
+// Write the output of a tile with these sums.
+void finish(const float* sums, int64_t rows, int64_t span, const Output& out) {
+  for (int64_t r = 0; r < rows; r++, sums += span) {
+    float* to = out.data + r * out.stride;
+    const float* mask = out.mask ? out.mask + r * out.stride : nullptr;
+    if (out.width == COLUMNS) {
 #pragma GCC unroll 2
-      for (int c = 0; c < C; c++) sum[r][c] = larger(sum[r][c] + load(out.bias + c * WIDTH), Vec{} + out.least);
-      if (out.mask && out.width == C * WIDTH) {
-#pragma GCC unroll 2
-        for (int c = 0; c < C; c++) sum[r][c] = load(out.mask + at + c * WIDTH) > 0 ? sum[r][c] : Vec{};
-      } else if (out.mask) {
-        for (int64_t i = 0; i < out.width; i++) sum[r][i / WIDTH][i % WIDTH] *= out.mask[at + i] > 0;
+      for (int c = 0; c < COLUMNS; c += WIDTH) {
+        const Vec value = larger(load(sums + c) + load(out.bias + c), Vec{} + out.least);
+        store(to + c, mask ? (load(mask + c) > 0 ? value : Vec{}) : value);
       }
-      put<C>(sum[r], out.data + at, out.width);
-    }
-  }
-  if constexpr (R > 1) {
-    if (done < rows) {
-      Output rest = out;
-      rest.data += done * out.stride;
-      if (rest.mask) rest.mask += done * out.stride;
-      tiles<R - 1, C>(rows - done, left, (R - 1) * row, row, step, panel, depth, partial, is_first, is_last, rest);
+    } else {
+      for (int64_t c = 0; c < out.width; c++)
+        to[c] = mask && !(mask[c] > 0) ? 0 : std::max(sums[c] + out.bias[c], out.least);
     }
   }
 }
 
 // out (rows × width) = act(left (rows × depth) · right); `fill` is pack or pack_transposed, with the right side.
+//
+// A task computes some rows of some panels, so that what it reads again and again fits the caches: all rows of a panel,
+// or of many where they are shallow, or some rows of all panels where these are few and deep.
 template <class Fill>
-void product(int64_t rows, int64_t depth, const float* left, Output all, const float* bias, Fill fill) {
-  parallel((all.width + COLUMNS - 1) / COLUMNS, [&](int64_t index) {
-    const int64_t j = index * COLUMNS;
-    Output out = all;
-    out.data += j;
-    out.width = std::min<int64_t>(COLUMNS, all.width - j);
-    if (all.mask) out.mask += j;
-    if (bias) std::copy_n(bias + j, out.width, out.bias);
-    const int64_t span = out.width > WIDTH ? COLUMNS : WIDTH;
-    const auto form = out.width > WIDTH ? tiles<ROWS, 2> : tiles<ROWS, 1>;
-    float *panel = scratch(PANEL, DEPTH * span), *partial = scratch(PARTIAL, rows * span);
+void product(int64_t rows, int64_t depth, const float* left, const Output& all, const float* bias, Fill fill) {
+  const int64_t panels = (all.width + COLUMNS - 1) / COLUMNS;
+  const bool is_deep = depth > 4 * DEPTH && panels <= 8;
+  const int64_t chunk = is_deep ? panels : std::clamp<int64_t>(8 * DEPTH / depth, 1, std::max<int64_t>(1, panels / 8));
+  const int64_t block = is_deep ? (rows / 4 / ROWS + 1) * ROWS : rows, blocks = (rows + block - 1) / block;
+  parallel((panels + chunk - 1) / chunk * blocks, [&](int64_t index) {
+    const int64_t first = index / blocks * chunk, count = std::min(chunk, panels - first);
+    const int64_t top = index % blocks * block, height = std::min(block, rows - top);
+    float *packed = scratch(PANEL, count * DEPTH * COLUMNS), *partial = scratch(PARTIAL, count * (block + ROWS) * COLUMNS);
+    std::vector<Output> outs;
+    for (int64_t j = first * COLUMNS; j < std::min((first + count) * COLUMNS, all.width); j += COLUMNS) {
+      outs.push_back({all.data + j, all.stride, std::min<int64_t>(COLUMNS, all.width - j), all.least});
+      if (all.mask) outs.back().mask = all.mask + j;
+      if (bias) std::copy_n(bias + j, outs.back().width, outs.back().bias);
+    }
     for (int64_t k = 0; k < depth; k += DEPTH) {
       const int64_t part = std::min(DEPTH, depth - k);
-      fill(panel, k, j, part, out.width, span);
-      form(rows, left + k, ROWS * depth, depth, 1, panel, part, partial, k == 0, k + part == depth, out);
+      for (int64_t i = 0; i < count; i++) {
+        const int64_t width = outs[i].width;
+        fill(packed + i * DEPTH * COLUMNS, k, (first + i) * COLUMNS, part, width, width > WIDTH ? COLUMNS : WIDTH);
+      }
+      for (int64_t r = 0; r < height; r += ROWS) {
+        const int64_t tall = std::min<int64_t>(ROWS, height - r);
+        for (int64_t i = 0; i < count; i++) {
+          const int64_t span = outs[i].width > WIDTH ? COLUMNS : WIDTH;
+          float* sums = partial + (i * block + (depth > DEPTH ? r : 0)) * COLUMNS;
+          tile_of<false>(tall, span, sums, k == 0, left + (top + r) * depth + k, depth, packed + i * DEPTH * COLUMNS, part);
+          if (k + part == depth) finish(sums, tall, span, outs[i].from(top + r));
+        }
+      }
     }
   });
 }
@@ -228,10 +240,11 @@ KERNEL(smrl_dense_weights) {
       sum[0] += load(panel);
       if (span > WIDTH) sum[1] += load(panel + WIDTH);
     }
-    put<2>(sum, bias.data + j, width);
+    for (int64_t c = 0; c < width; c++) bias.data[j + c] = sum[c / WIDTH][c % WIDTH];
   });
-  ranges(in, BLOCK, [&](int64_t first, int64_t end) {
-    float* left = scratch(PANEL, batch * BLOCK);  // columns of x: ROWS of them sample by sample, then the next
+  const int64_t block = (in < 4096 ? 4 : 16) * ROWS;  // inputs of a task: in long rows, many lie on the same page
+  ranges(in, block, [&](int64_t first, int64_t end) {
+    float* left = scratch(PANEL, batch * block);  // columns of x: ROWS of them sample by sample, then the next
     for (int64_t at = first; at < end; at += ROWS) {
       float* to = left + (at - first) * batch;
       const int64_t rows = std::min<int64_t>(ROWS, end - at);
@@ -244,10 +257,14 @@ KERNEL(smrl_dense_weights) {
         }
       }
     }
+    float* sums = scratch(PARTIAL, ROWS * COLUMNS);
     for (int64_t j = 0; j < out; j += COLUMNS) {
-      const Output output = {weights.data + first * out + j, out, std::min<int64_t>(COLUMNS, out - j)};
-      const auto form = output.width > WIDTH ? tiles<ROWS, 2> : tiles<ROWS, 1>;
-      form(end - first, left, ROWS * batch, 1, ROWS, right + j * batch, batch, nullptr, true, true, output);
+      const int64_t width = std::min<int64_t>(COLUMNS, out - j), span = width > WIDTH ? COLUMNS : WIDTH;
+      for (int64_t at = first; at < end; at += ROWS) {
+        const int64_t rows = std::min<int64_t>(ROWS, end - at);
+        tile_of<true>(rows, span, sums, true, left + (at - first) * batch, 1, right + j * batch, batch);
+        finish(sums, rows, span, {weights.data + at * out + j, out, width});
+      }
     }
   });
 }

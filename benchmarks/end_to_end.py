@@ -14,8 +14,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from benchmarks.harness import Record, cores, interleaved, median_of, ratio
-from benchmarks.peers import LIBRARIES, calls_of
+from benchmarks.harness import Call, Record, cores, interleaved, median_of, ratio
+from benchmarks.peers import LIBRARIES, peers
 from smrl import machine
 from smrl.envs import make as envs
 from smrl.runs.directory import RunDirectory
@@ -63,16 +63,16 @@ def measure(quick: bool) -> list[Record]:
 def compare(reuse: int, quick: bool) -> list[Record]:
     """Steps per second of everybody, without evaluations and with them, and the ratios."""
     steps, title = STEPS[reuse], f"M = {reuse}, {cores()}"
-    peers = calls_of(
-        {who: ("end_to_end", "sac", package, ENV, WARMUP, EPISODES, reuse, steps) for who, package in LIBRARIES.items()}
-    )
-    with training(reuse) as trainer:
-        calls: dict[str, Callable[[], Any]] = {"smrl": partial(advance, trainer, steps)}
-        times = interleaved(calls | {who: run.train for who, run in peers.items()}, limit=50)
+    makers = {
+        who: ("end_to_end", "sac", package, ENV, WARMUP, EPISODES, reuse, steps) for who, package in LIBRARIES.items()
+    }
+    with peers(makers) as others, training(reuse) as trainer:
+        calls: dict[str, Call] = {"smrl": partial(advance, trainer, steps)}
+        times = interleaved(calls | {who: run.part("train") for who, run in others.items()}, limit=50)
         alone = {who: [seconds / steps for seconds in values] for who, values in times.items()}
         records = speeds(title, alone, reuse)
         if not quick:
-            calls = {"smrl": evaluation(trainer)} | {who: run.evaluate for who, run in peers.items()}
+            calls = {"smrl": evaluation(trainer)} | {who: run.part("evaluate") for who, run in others.items()}
             means = {who: sum(values) / len(values) for who, values in interleaved(calls, limit=20).items()}
             whole = {who: [seconds + means[who] / EVAL_EVERY for seconds in values] for who, values in alone.items()}
             records += speeds(f"{title}, with evaluations", whole, reuse)

@@ -7,10 +7,11 @@ A section of `make bench` is a module with `SECTION`, its title, `CORES`, the nu
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchmarks.peers import Peer
 from smrl import machine
 
 
@@ -43,6 +44,7 @@ class Record:
         return Record(**{name: value for name, value in entry.items() if name != "met"})
 
 
+Call = Callable[[], Any] | Peer  # what is timed, in this process or in that of a peer
 PATIENCE = "BENCH_PATIENCE"  # in the environment: a factor on all limits, to try a section out
 
 
@@ -73,7 +75,7 @@ def ratios(theirs: Sequence[float], ours: Sequence[float]) -> list[float]:
 
 
 def interleaved(
-    calls: dict[str, Callable[[], Any]], limit: float, width: float = 0.05, least: int = 6, turn: float = 0.2
+    calls: Mapping[str, Call], limit: float, width: float = 0.05, least: int = 6, turn: float = 0.2
 ) -> dict[str, list[float]]:
     """Seconds of each call in turns A, B, A, B, … after one turn that is not counted.
 
@@ -83,7 +85,7 @@ def interleaved(
     """
     limit *= patience()
     for call in calls.values():
-        call()
+        _seconds(call, 1)
     began = time.perf_counter()
     once = {name: _seconds(call, 1) for name, call in calls.items()}
     repeats = {name: max(1, round(turn / max(seconds, 1e-9))) for name, seconds in once.items()}
@@ -99,7 +101,9 @@ def interleaved(
             times[name].append(_seconds(call, repeats[name]))
 
 
-def _seconds(call: Callable[[], Any], repeats: int) -> float:
+def _seconds(call: Call, repeats: int) -> float:
+    if isinstance(call, Peer):
+        return call.seconds(repeats) / repeats
     began = time.perf_counter()
     for _ in range(repeats):
         call()

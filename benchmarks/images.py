@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks import ours
-from benchmarks.harness import Record, interleaved, median_of, ratio
-from benchmarks.peers import LIBRARIES, calls_of
+from benchmarks.harness import Call, Record, interleaved, median_of, ratio
+from benchmarks.peers import LIBRARIES, peers
 from smrl.nn.encoders import Encoder, side_after
 from smrl.types import ArraySpec, Continuous, Spec
 
@@ -43,11 +43,10 @@ def measure(quick: bool) -> list[Record]:
 def encoder(name: str, batch: int) -> list[Record]:
     """Gradients of an encoder."""
     (channels, layers), reuse = ENCODERS[name], REUSE[batch]
-    calls = {"smrl": gradient(channels, layers, batch, reuse), "peak": ours.multiplication()}
-    calls |= calls_of(
-        {who: ("images", "encoder_gradient", channels, layers, batch, reuse, last) for who, last in ORDERS.items()}
-    )
-    times = interleaved(calls, limit=15)
+    calls: dict[str, Call] = {"smrl": gradient(channels, layers, batch, reuse), "peak": ours.multiplication()}
+    makers = {who: ("images", "encoder_gradient", channels, layers, batch, reuse, last) for who, last in ORDERS.items()}
+    with peers(makers) as others:
+        times = interleaved(calls | others, limit=15)
     peak = ours.peak(statistics.median(times.pop("peak")))
     title, work, records = f"{name}'s encoder, batch {batch}", flop(channels, layers, batch) * reuse, list[Record]()
     for who, values in times.items():
@@ -68,7 +67,8 @@ def update(name: str, batch: int) -> list[Record]:
         makers["SB3"] = ("libraries", "training", "stable_baselines3", *sizes)
         if batch == 32:
             makers["SBX"] = ("libraries", "training", "sbx", *sizes)
-    times = interleaved({"smrl": ours.learning(case, reuse)} | calls_of(makers), limit=20)
+    with peers(makers) as others:
+        times = interleaved({"smrl": ours.learning(case, reuse), **others}, limit=20)
     title = f"update of {name}, batch {batch}"
     records = [median_of(f"{title}: {who}", [1e3 * value / reuse for value in times[who]], "ms") for who in times]
     return records + over_peers(title, times, LIBRARIES if case.algorithm == "dqn" else ORDERS)

@@ -25,8 +25,9 @@ PACKAGES = (
 INTRODUCTION = """\
 # Benchmarks
 
-Written by `make bench`. Everything that is compared was measured in one process in turns, A, B, A, B, …; a value is the
-median of the turns, and the brackets have its 95 % interval (of fewer than six turns, the least and the greatest).
+Written by `make bench`. What is compared was measured in turns, A, B, A, B, …, smrl and every peer in a process of its
+own; a value is the median of the turns, and the interval is the median's 95 % one (of fewer than six turns, the least
+and the greatest).
 """
 
 

@@ -7,9 +7,9 @@ measured in turns with the update. Peers make as many updates of the same networ
 from typing import Any
 
 from benchmarks import ours
-from benchmarks.harness import Record, cores, interleaved, median_of, ratio
+from benchmarks.harness import Call, Record, cores, interleaved, median_of, ratio
 from benchmarks.ours import CASES
-from benchmarks.peers import LIBRARIES, calls_of
+from benchmarks.peers import LIBRARIES, peers
 
 SECTION = "Updates: 17 observations and 6 actions, or images of 84 × 84; batch 256, DQN's 32"
 CORES = (1, 2)
@@ -48,11 +48,10 @@ def compare(name: str, reuse: int) -> list[Record]:
     Targets are for M = 10, but for the cases that take long.
     """
     case, title, is_long = CASES[name], f"{name}, M = {reuse}, {cores()}", name in LONG
-    calls = {"smrl": ours.learning(case, reuse), "peak": ours.multiplication()}
-    if not (is_long and reuse > 1):
-        calls |= calls_of(makers(name, reuse))
-    is_judged = reuse == (1 if is_long else 10)
-    times, count = interleaved(calls, limit=15 if is_judged else 8), case.updates(reuse)
+    calls: dict[str, Call] = {"smrl": ours.learning(case, reuse), "peak": ours.multiplication()}
+    is_judged, count = reuse == (1 if is_long else 10), case.updates(reuse)
+    with peers({} if is_long and reuse > 1 else makers(name, reuse)) as others:
+        times = interleaved(calls | others, limit=15 if is_judged else 8)
     peaks, mine, work = times.pop("peak"), times["smrl"], count * ours.flop(case)
     shares = [work / seconds / ours.peak(best) for seconds, best in zip(mine, peaks, strict=True)]
     records = [median_of(f"{title}: {who}", [1e3 * value / count for value in times[who]], "ms") for who in times]

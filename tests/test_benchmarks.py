@@ -136,13 +136,17 @@ def test_results_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "results.png").stat().st_size > 10_000
 
 
-def test_a_missing_peer_is_a_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError(name="sbx")
+def test_a_missing_peer_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with peers.peers({"SBX": ("no_such_module", "training")}) as found:
+        assert found == {}
+    assert "no_such_module is not installed" in capsys.readouterr().err
 
-    monkeypatch.setattr(importlib, "import_module", missing)
-    assert peers.calls_of({"SBX": ("libraries", "training")}) == {}
-    assert "sbx is not installed" in capsys.readouterr().err
+
+def test_a_peer_is_timed_in_a_process_of_its_own() -> None:
+    with peers.peers({"idle": ("idle", "rest", 0.01)}) as found:
+        assert found["idle"].seconds(3) >= 0.03
+        assert found["idle"].process.poll() is None
+    assert found["idle"].process.poll() == 0
 
 
 @pytest.mark.parametrize("section", command.SECTIONS)

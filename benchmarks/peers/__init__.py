@@ -1,21 +1,64 @@
 """What smrl is compared with: SBX, Stable-Baselines3 and eager PyTorch; `pip install "smrl[peers]"` installs them.
 
-A maker in one of these modules prepares networks and batches and returns a call that makes so many updates.
+A maker in one of these modules prepares networks and batches and returns a call that makes so many updates, or several
+calls by name. Every peer runs in a process of its own, with the threads and the memory settings that its users have.
 """
 
-import importlib
+import contextlib
+import os
+import pickle
+import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
+
+from smrl.runs.runtime import XLA_THREADS
 
 LIBRARIES = {"SBX": "sbx", "SB3": "stable_baselines3"}
 
 
-def calls_of(makers: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
-    """What those makers make, given as module, function and arguments, whose packages are installed."""
-    calls = dict[str, Any]()
-    for name, (module, maker, *arguments) in makers.items():
-        try:
-            calls[name] = getattr(importlib.import_module(f"{__name__}.{module}"), maker)(*arguments)
-        except ModuleNotFoundError as error:
-            print(f"{name}: {error.name} is not installed", file=sys.stderr)
-    return calls
+@dataclass(frozen=True)
+class Peer:
+    """A call in another process."""
+
+    process: subprocess.Popen[bytes]
+    name: str = "call"
+
+    def seconds(self, repeats: int) -> float:
+        """What so many calls take, as the other process measures it."""
+        assert self.process.stdin
+        self.process.stdin.write(f"{self.name} {repeats}\n".encode())
+        self.process.stdin.flush()
+        return float(self.answer())
+
+    def answer(self) -> str:
+        """The next line from the other process."""
+        assert self.process.stdout
+        if not (line := self.process.stdout.readline()):
+            raise RuntimeError(f"a peer ended with code {self.process.wait()}")
+        return line.decode().strip()
+
+    def part(self, name: str) -> "Peer":
+        """Another call in the same process."""
+        return replace(self, name=name)
+
+
+@contextlib.contextmanager
+def peers(makers: dict[str, tuple[Any, ...]]) -> Iterator[dict[str, Peer]]:
+    """What those makers make, given as module, function and arguments, where their packages are installed."""
+    variables = {name: value for name, value in os.environ.items() if name != XLA_THREADS}
+    found = dict[str, Peer]()
+    with contextlib.ExitStack() as processes:
+        for name, maker in makers.items():
+            command = [sys.executable, "-m", "benchmarks.peers.process"]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables)
+            processes.enter_context(process)  # which ends when its standard input does
+            assert process.stdin
+            pickle.dump(maker, process.stdin)
+            process.stdin.flush()
+            if (missing := Peer(process).answer()) == "ready":
+                found[name] = Peer(process)
+            else:
+                print(f"{name}: {missing} is not installed", file=sys.stderr)
+        yield found

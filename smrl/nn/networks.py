@@ -1,6 +1,7 @@
 """Networks: MLP with PyTorch's initialisation, ensembles, and the tanh-Gaussian head."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,12 +24,21 @@ ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {
     "silu": nn.silu,
     "tanh": jnp.tanh,
 }
+DRAWN = 2**16  # numbers: the weights of a layer of 256 by 256
 Start = Callable[[int, bool], tuple[Initialiser, Initialiser]]  # fan-in, is last layer → initialisers of kernel, bias
 
 
 def uniform(bound: float) -> Initialiser:
-    """Initialiser: uniform in ±bound."""
-    return lambda key, shape, dtype=jnp.float32: jax.random.uniform(key, shape, dtype, -bound, bound)
+    """Initialiser: uniform in ±bound.
+
+    At least DRAWN numbers are drawn and the rest is dropped, so that XLA compiles one program for all small layers.
+    """
+
+    def draw(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> Array:
+        count = math.prod(shape)
+        return jax.random.uniform(key, (max(DRAWN, count),), dtype, -bound, bound)[:count].reshape(shape)
+
+    return draw
 
 
 def torch_default(fan_in: int, last: bool) -> tuple[Initialiser, Initialiser]:

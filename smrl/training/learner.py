@@ -5,6 +5,7 @@ import threading
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from smrl.algorithms import registry
@@ -16,7 +17,7 @@ from smrl.runs.settings import Settings
 from smrl.smr import loop
 from smrl.smr.rules import rule_of
 from smrl.training.clock import Moment
-from smrl.types import Array, Metrics, Spec, Transition
+from smrl.types import Array, Key, Metrics, Spec, Transition
 
 READ_AT_ONCE = 100  # metrics: few enough to be kept in memory, and enough not to wait for a GPU often
 METRICS_EVERY = 10  # learning steps: reading the losses back every time would cost more than it tells
@@ -36,7 +37,13 @@ class Learner:
         explore_key, learn_key = key(settings.seed, Purpose.EXPLORE), key(settings.seed, Purpose.LEARN)
         repeat = settings.action_repeat
         learn = loop.learner(algorithm, rule, settings.fresh_batches, repeat)
-        self._start = jax.jit(lambda key: loop.start(algorithm, rule, key))
+
+        def start(key: Key) -> Any:
+            # Not compiled as a whole: its small programs are compiled once and used for every layer.
+            # Copies, for the targets are the critics' own arrays, and an array can be donated only once.
+            return jax.tree.map(jnp.copy, loop.start(algorithm, rule, key))
+
+        self._start = start
         self._reset = jax.jit(lambda learned, key: loop.reset(algorithm, learned, key))
 
         def learning(learned: Any, batches: Transition, step: Array, env_step: Array) -> tuple[Any, Metrics]:

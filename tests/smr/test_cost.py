@@ -105,8 +105,8 @@ def in_kernels(text: str) -> int:
     def shapes(text: str) -> list[list[int]]:
         return [[int(size) for size in match.split(",")] for match in re.findall(r"f32\[([\d,]+)\]", text)]
 
-    form = r" = (.*) custom-call\(.*custom_call_target=\"(smrl_dense\w*)\", operand_layout_constraints={(.*?)}, api_version"
-    calls = re.findall(form, text)
+    target = r"custom_call_target=\"(smrl_dense\w*)\""
+    calls = re.findall(rf" = (.*) custom-call\(.*{target}, operand_layout_constraints={{(.*?)}}, api_version", text)
     total = 0
     for results, name, arguments in calls:
         (rows, columns), (_, depth) = shapes(results)[0], shapes(arguments)[0]

@@ -212,7 +212,7 @@ std::vector<Span> spans(int64_t outputs, int64_t taps, int64_t inputs) {
 
 }  // namespace
 
-// x (batch, height, width, channels), W (kernel, kernel, channels, filters), b (filters) → y (batch, rows, columns, filters)
+// x (batch, height, width, channels), W (kernel, kernel, channels, filters), b → y (batch, rows, columns, filters)
 KERNEL(smrl_conv) {
   const Array x = call.argument(0), weights = call.argument(1), bias = call.argument(2), y = call.result(0);
   const int64_t stride = call.attribute<int64_t>("stride"), images = x.dims[0], width = x.dims[2], channels = x.dims[3];
@@ -243,14 +243,16 @@ KERNEL(smrl_conv) {
 
 // ∂y (batch, rows, columns, filters), W (kernel, kernel, channels, filters), x → ∂x (batch, height, width, channels)
 //
-// If x is an output of ReLU, ∂x is zero where x is. The pixels of ∂x fall into stride² phases by the remainders of their
-// coordinates. Those of a phase are a convolution of ∂y with every stride-th row and column of the mirrored kernel.
+// With `relu` x is an output of ReLU, and ∂x is zero where x is. The pixels of ∂x fall into stride² phases by the
+// remainders of their coordinates. Those of a phase are a convolution of ∂y with every stride-th row and column of the
+// mirrored kernel.
 KERNEL(smrl_conv_inputs) {
   const Array gradient = call.argument(0), weights = call.argument(1), x = call.argument(2), result = call.result(0);
   const int64_t stride = call.attribute<int64_t>("stride"), relu = call.attribute<int64_t>("relu");
   const int64_t images = x.dims[0], height = x.dims[1], width = x.dims[2], channels = x.dims[3];
-  const int64_t rows = gradient.dims[1], columns = gradient.dims[2], filters = gradient.dims[3], kernel = weights.dims[0];
-  const int64_t panels = divide_up(channels, COLUMNS), size = kernel * kernel * filters * COLUMNS;
+  const int64_t rows = gradient.dims[1], columns = gradient.dims[2], filters = gradient.dims[3];
+  const int64_t kernel = weights.dims[0], size = kernel * kernel * filters * COLUMNS;
+  const int64_t panels = divide_up(channels, COLUMNS);
   float *packed = scratch(SHARED, panels * (size + COLUMNS)), *no_bias = packed + panels * size;
   std::fill_n(no_bias, panels * COLUMNS, 0.0f);
   const auto taps = [&](int64_t phase) { return phase < kernel ? divide_up(kernel - phase, stride) : 0; };

@@ -8,13 +8,15 @@ from smrl.native import library
 from smrl.nn.activations import relu
 from smrl.types import Array
 
+FEWEST = 32  # rows for the kernels
 Layers = Sequence[tuple[Array, Array]]  # weights (inputs, outputs) and biases (outputs,)
 
 
 def perceptron(x: Array, layers: Layers) -> Array:
-    """(…, inputs) → (…, outputs); the last layer is linear."""
-    form = perceptron_by_kernels if library.fits(x, *jax.tree.leaves(layers)) else perceptron_by_xla
-    return form(x.reshape(-1, x.shape[-1]), layers).reshape(*x.shape[:-1], -1)
+    """(…, inputs) → (…, outputs); the last layer is linear. Few rows are left to XLA, which does not pack weights."""
+    rows = x.reshape(-1, x.shape[-1])
+    has_kernels = len(rows) >= FEWEST and library.fits(x, *jax.tree.leaves(layers))
+    return (perceptron_by_kernels if has_kernels else perceptron_by_xla)(rows, layers).reshape(*x.shape[:-1], -1)
 
 
 def perceptron_by_xla(x: Array, layers: Layers) -> Array:

@@ -72,4 +72,4 @@ def makers(name: str, reuse: int) -> dict[str, tuple[Any, ...]]:
         found |= {who: ("libraries", "training", package, *sizes) for who, package in LIBRARIES.items()}
     if name in EAGER:
         found["eager"] = (*EAGER[name], case.batch, reuse)
-    return found
+    return found | {"smrl by XLA": ("without_kernels", "learning", name, reuse)}

@@ -1,0 +1,15 @@
+"""smrl itself, with everything left to XLA: what the kernels in C++ are worth."""
+
+import os
+from collections.abc import Callable
+
+from benchmarks import ours
+from smrl.native import library
+from smrl.runs import runtime
+
+
+def learning(name: str, reuse: int) -> Callable[[], None]:
+    """A call that learns the steps of a case."""
+    os.environ[library.SWITCH] = "xla"
+    runtime.start()
+    return ours.learning(ours.CASES[name], reuse)

@@ -1,5 +1,6 @@
 #include "pool.h"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -9,6 +10,7 @@ namespace {
 
 // A thread that found nothing to do looks again this often before it sleeps, for waking it takes longer than a product.
 constexpr int PATIENCE = 5000;
+constexpr int MOST = 8;  // threads: a layer of 256 units is 16 tasks, and waking threads takes time
 
 inline void rest() {
 #if defined(__x86_64__)
@@ -46,10 +48,10 @@ void help() {
 
 }  // namespace
 
-// Let kernels compute on so many threads; more are started where needed, and never stopped.
+// Let kernels compute on so many threads, but not more than their tasks are worth; threads are never stopped.
 extern "C" void smrl_threads(int count) {
   std::lock_guard lock(busy);
-  for (; helpers < count - 1; helpers++) std::thread(help).detach();
+  for (; helpers < std::min(count, MOST) - 1; helpers++) std::thread(help).detach();
 }
 
 void parallel(int64_t count, const std::function<void(int64_t)>& task) {

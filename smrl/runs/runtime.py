@@ -61,13 +61,15 @@ def _keep_freed_memory() -> None:
     """Tell the C library not to return freed memory to the system, where it is glibc.
 
     XLA allocates the temporary arrays of an update anew in every call. Returned to the system, hundreds of megabytes of
-    them are cleared page by page each time: up to a fifth of an update from images.
+    them are cleared page by page each time: up to a fifth of an update from images. All threads share one arena, for
+    glibc unmaps those of other threads when they are empty.
     """
-    trim_threshold, mmap_max = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX of malloc.h
+    trim_threshold, mmap_max, arena_max = -1, -4, -8  # M_TRIM_THRESHOLD, M_MMAP_MAX and M_ARENA_MAX of malloc.h
     with contextlib.suppress(AttributeError, OSError, TypeError):
         library = ctypes.CDLL(None)
         library.mallopt(mmap_max, 0)
-        library.mallopt(trim_threshold, 2**31 - 1)
+        library.mallopt(arena_max, 1)
+        library.mallopt(trim_threshold, -1)  # never
 
 
 def _has_started() -> bool:

@@ -1,7 +1,8 @@
 """Milliseconds per update, their share of the floor, and smrl's speed over that of its peers.
 
 The floor is the time that an update's floating-point operations take at the peak of the matrix multiplication, which is
-measured in turns with the update. Peers make as many updates of the same networks on batches of the same size.
+measured in turns with the update. Peers make as many updates of the same networks on batches of the same size, at M = 10
+or, where a learning step then takes seconds, at M = 1.
 """
 
 from typing import Any
@@ -50,7 +51,7 @@ def compare(name: str, reuse: int) -> list[Record]:
     case, title, is_long = CASES[name], f"{name}, M = {reuse}, {cores()}", name in LONG
     calls: dict[str, Call] = {"smrl": ours.learning(case, reuse), "peak": ours.multiplication()}
     is_judged, count = reuse == (1 if is_long else 10), case.updates(reuse)
-    with peers({} if is_long and reuse > 1 else makers(name, reuse)) as others:
+    with peers(makers(name, reuse) if is_judged else {}) as others:
         times = interleaved(calls | others, limit=15 if is_judged else 8)
     peaks, mine, work = times.pop("peak"), times["smrl"], count * ours.flop(case)
     shares = [work / seconds / ours.peak(best) for seconds, best in zip(mine, peaks, strict=True)]

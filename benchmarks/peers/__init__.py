@@ -48,17 +48,18 @@ class Peer:
 def peers(makers: dict[str, tuple[Any, ...]]) -> Iterator[dict[str, Peer]]:
     """What those makers make, given as module, function and arguments, where their packages are installed."""
     variables = {name: value for name, value in os.environ.items() if name != XLA_THREADS}
-    found = dict[str, Peer]()
+    command = [sys.executable, "-m", "benchmarks.peers.process"]
     with contextlib.ExitStack() as processes:
+        begun = dict[str, Peer]()
         for name, maker in makers.items():
-            command = [sys.executable, "-m", "benchmarks.peers.process"]
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables)
             processes.enter_context(process)  # which ends when its standard input does
             assert process.stdin
             pickle.dump(maker, process.stdin)
             process.stdin.flush()
-            if (missing := Peer(process).answer()) == "ready":
-                found[name] = Peer(process)
-            else:
-                print(f"{name}: {missing} is not installed", file=sys.stderr)
-        yield found
+            begun[name] = Peer(process)
+        answers = {name: peer.answer() for name, peer in begun.items()}
+        for name, answer in answers.items():
+            if answer != "ready":
+                print(f"{name}: {answer} is not installed", file=sys.stderr)
+        yield {name: peer for name, peer in begun.items() if answers[name] == "ready"}

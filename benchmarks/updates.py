@@ -1,8 +1,8 @@
 """Milliseconds per update, their share of the floor, and smrl's speed over that of its peers.
 
 The floor is the time that an update's floating-point operations take at the peak of the matrix multiplication, which is
-measured in turns with the update. Peers make as many updates of the same networks on batches of the same size, at M = 10
-or, where a learning step then takes seconds, at M = 1.
+measured in turns with the update. Peers make as many updates of the same networks on batches of the same size, at M =
+10 or, where a learning step then takes seconds, at M = 1.
 """
 
 from typing import Any

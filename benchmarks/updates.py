@@ -8,7 +8,7 @@ measured in turns with the update. Peers make as many updates of the same networ
 from typing import Any
 
 from benchmarks import ours
-from benchmarks.harness import Call, Record, cores, interleaved, median_of, ratio
+from benchmarks.harness import Call, Record, cores, interleaved, median_of, patience, ratio
 from benchmarks.ours import CASES
 from benchmarks.peers import LIBRARIES, peers
 
@@ -39,27 +39,36 @@ SHARES = {
 
 
 def measure(quick: bool) -> list[Record]:
-    names = ["sac"] if quick else list(CASES)
-    return [record for name in names for reuse in ((10,) if quick else (1, 10)) for record in compare(name, reuse)]
+    """All cases at M = 1 and 10; in a quick run SAC alone, and with little patience only what has a target."""
+    cases = [(name, reuse) for name in CASES for reuse in (1, 10)]
+    if patience() < 0.5:
+        cases = [case for case in cases if is_judged(*case) and has_target(case[0])]
+    return [record for case in ([("sac", 10)] if quick else cases) for record in compare(*case)]
+
+
+def is_judged(name: str, reuse: int) -> bool:
+    """Whether targets are about this M: 10, but for cases that then take long."""
+    return reuse == (1 if name in LONG else 10)
+
+
+def has_target(name: str) -> bool:
+    """Whether there is a target for this case on so many cores."""
+    return (name, cores()) in SHARES or any((name, who, cores()) in RATIOS for who in (*LIBRARIES, "eager"))
 
 
 def compare(name: str, reuse: int) -> list[Record]:
-    """A case at one M: milliseconds of everybody, smrl's share of the floor, and the ratios.
-
-    Targets are for M = 10, but for the cases that take long.
-    """
-    case, title, is_long = CASES[name], f"{name}, M = {reuse}, {cores()}", name in LONG
+    """A case at one M: milliseconds of everybody, smrl's share of the floor, and the ratios."""
+    case, title, count = CASES[name], f"{name}, M = {reuse}, {cores()}", CASES[name].updates(reuse)
     calls: dict[str, Call] = {"smrl": ours.learning(case, reuse), "peak": ours.multiplication()}
-    is_judged, count = reuse == (1 if is_long else 10), case.updates(reuse)
-    with peers(makers(name, reuse) if is_judged else {}) as others:
-        times = interleaved(calls | others, limit=15 if is_judged else 8)
+    with peers(makers(name, reuse) if is_judged(name, reuse) else {}) as others:
+        times = interleaved(calls | others, limit=15 if others else 8)
     peaks, mine, work = times.pop("peak"), times["smrl"], count * ours.flop(case)
     shares = [work / seconds / ours.peak(best) for seconds, best in zip(mine, peaks, strict=True)]
     records = [median_of(f"{title}: {who}", [1e3 * value / count for value in times[who]], "ms") for who in times]
-    share_target = SHARES.get((name, cores())) if is_judged else None
+    share_target = SHARES.get((name, cores())) if is_judged(name, reuse) else None
     records.append(median_of(f"{title}: share of the floor", shares, "", share_target))
     for who in list(times)[1:]:
-        target = RATIOS.get((name, who, cores())) if is_judged else None
+        target = RATIOS.get((name, who, cores())) if is_judged(name, reuse) else None
         records.append(ratio(times[who], mine, f"{title}: times as fast as {who}", target))
     return records
 

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from benchmarks.peers.libraries import model
+from benchmarks.peers.libraries import SBX, model
 
 
 class Run(NamedTuple):
@@ -21,7 +21,13 @@ def sac(package: str, env: str, warmup: int, episodes: int, reuse: int, steps: i
     agent = model(package, "sac", env, {}, learning_starts=warmup, gradient_steps=reuse, batch_size=256)
     agent.learn(warmup + 10)
     envs = vectors.make_vec_env(env, episodes, seed=1)
+
+    def train() -> None:
+        agent.learn(steps, reset_num_timesteps=False)
+        if package == SBX:  # whose last updates may still be under way
+            importlib.import_module("jax").block_until_ready(agent.policy.qf_state.params)
+
     return Run(
-        lambda: agent.learn(steps, reset_num_timesteps=False),
+        train,
         lambda: evaluation.evaluate_policy(agent, envs, n_eval_episodes=episodes),
     )

@@ -38,11 +38,7 @@ struct Call {
     return {static_cast<float*>(b->data), b->dims, b->rank};
   }
   Array argument(int64_t i) const { return view(frame->args.args[i]); }
-  Array result(int64_t i) const {
-    const Array array = view(frame->rets.rets[i]);
-    use_large_pages(array.data, 4 * array.size());
-    return array;
-  }
+  Array result(int64_t i) const { return view(frame->rets.rets[i]); }
   int64_t arguments() const { return frame->args.size; }
   // A number that the call was compiled with: int64_t or double.
   template <class Number>
@@ -66,6 +62,10 @@ struct Call {
       metadata->api_version = {sizeof(XLA_FFI_Api_Version), nullptr, XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR}; \
       metadata->traits = 0;                                                                                 \
       return nullptr;                                                                                       \
+    }                                                                                                       \
+    for (int64_t i = 0; i < frame->rets.size; i++) {                                                        \
+      const Array array = Call::view(frame->rets.rets[i]);                                                  \
+      use_large_pages(array.data, 4 * array.size());                                                        \
     }                                                                                                       \
     name##_body(Call{frame});                                                                               \
     return nullptr;                                                                                         \

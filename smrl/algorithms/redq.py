@@ -19,7 +19,6 @@ from smrl.algorithms.parts.soft import SoftHyperparameters, State, pieces
 from smrl.errors import require
 from smrl.nn import losses, targets
 from smrl.nn.gradients import Trained
-from smrl.nn.networks import ensemble
 from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
 from smrl.validation import Count, Positive
 
@@ -50,7 +49,6 @@ class REDQ(SoftHyperparameters):
 def redq(config: REDQ, spec: Spec) -> Algorithm[State]:
     """REDQ for an environment."""
     parts = pieces(config, spec, config.critics, judge=lambda q: q.mean(axis=0))
-    drawn = ensemble(parts.critics.member, config.subset)
     share = config.critics if config.critic_loss == "mean" else 1
 
     def temperature(log_alpha: Trained) -> Array:
@@ -63,8 +61,9 @@ def redq(config: REDQ, spec: Spec) -> Algorithm[State]:
         state: State, batch: Transition, alpha: Array, subset_key: Key, target_key: Key
     ) -> tuple[Array, Array]:  # y, and log π(a′|s′)
         indices = jax.random.choice(subset_key, config.critics, (config.subset,), replace=False)
-        members = parts.critics.subset(state.target_critics, indices)
-        next_q, next_log_prob = parts.look_ahead(state.actor.params, drawn, members, batch.next_obs, target_key)
+        next_q, next_log_prob = parts.look_ahead(
+            state.actor.params, state.target_critics, batch.next_obs, target_key, chosen=indices
+        )
         return targets.bellman(batch, targets.soft_clipped_double(next_q, next_log_prob, alpha)), next_log_prob
 
     def td_error(state: State, batch: Transition, key: Key) -> Array:

@@ -31,9 +31,7 @@ def sac(config: SAC, spec: Spec) -> Algorithm[State]:
     parts = pieces(config, spec, critics=2, judge=targets.clipped_double)
 
     def target(state: State, batch: Transition, alpha: Array, key: Key) -> Array:
-        next_q, next_log_prob = parts.look_ahead(
-            state.actor.params, parts.critics, state.target_critics, batch.next_obs, key
-        )
+        next_q, next_log_prob = parts.look_ahead(state.actor.params, state.target_critics, batch.next_obs, key)
         return targets.bellman(batch, targets.soft_clipped_double(next_q, next_log_prob, alpha))
 
     def td_error(state: State, batch: Transition, key: Key) -> Array:

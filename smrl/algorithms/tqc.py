@@ -60,9 +60,7 @@ def tqc(config: TQC, spec: Spec) -> Algorithm[State]:
 
     def target(state: State, batch: Transition, key: Key) -> Array:  # (batch, kept)
         alpha = jnp.exp(state.log_alpha.params)
-        next_atoms, next_log_prob = parts.look_ahead(
-            state.actor.params, parts.critics, state.target_critics, batch.next_obs, key
-        )
+        next_atoms, next_log_prob = parts.look_ahead(state.actor.params, state.target_critics, batch.next_obs, key)
         kept = targets.truncated(next_atoms, config.dropped)
         return targets.bellman(batch, (kept - alpha * next_log_prob[:, None]).T).T
 

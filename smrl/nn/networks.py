@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from smrl.nn.activations import relu
-from smrl.nn.perceptron import perceptron
+from smrl.nn.perceptron import Layers, perceptron, perceptrons, subset
 from smrl.types import Array, Key, Params
 
 Initialiser = Callable[..., Array]  # key, shape → values
@@ -90,7 +90,7 @@ class MLP(nn.Module):
             Dense(size, self.start, last, name=f"Dense_{index}")(inputs[index])
             for index, (size, last) in enumerate(zip(self.sizes, lasts, strict=True))
         ]
-        if self.activation == "relu" and not (self.dropout or self.layer_norm):
+        if is_perceptron(self):
             return perceptron(x, layers)
         for layer, last in zip(layers, lasts, strict=True):
             x = perceptron(x, [layer])
@@ -101,6 +101,11 @@ class MLP(nn.Module):
                     x = nn.LayerNorm(epsilon=1e-5)(x)  # as in PyTorch
                 x = ACTIVATIONS[self.activation](x)
         return x
+
+
+def is_perceptron(network: "MLP | Critic") -> bool:
+    """Whether a network is nothing but dense layers with ReLU between them."""
+    return network.activation == "relu" and not (network.dropout or network.layer_norm)
 
 
 class Dense(nn.Module):
@@ -129,8 +134,20 @@ class Critic(nn.Module):
     @nn.compact
     def __call__(self, obs: Array, action: Array) -> Array:  # (batch,), or (batch, atoms)
         body = MLP((*self.hidden, self.atoms or 1), self.start, self.activation, self.layer_norm, self.dropout)
-        q = body(jnp.concatenate([obs, action], -1))
-        return q if self.atoms else q.squeeze(-1)
+        return self.values(body(self.joined(obs, action)))
+
+    def joined(self, obs: Array, action: Array) -> Array:
+        """The inputs of the first layer."""
+        return jnp.concatenate([obs, action], -1)
+
+    def values(self, outputs: Array) -> Array:
+        """The outputs of the last layer, without their axis where there is only one."""
+        return outputs if self.atoms else outputs.squeeze(-1)
+
+    def layers(self, params: Params) -> Layers:
+        """Weights and biases of every layer."""
+        dense = params["params"]["MLP_0"]
+        return [(dense[f"Dense_{index}"]["kernel"], dense[f"Dense_{index}"]["bias"]) for index in range(len(dense))]
 
 
 class DeterministicActor(nn.Module):
@@ -208,13 +225,13 @@ class Stacked:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Several networks of one architecture; called, they answer with a leading axis of members.
+    """Several critics of one architecture; called, they answer with a leading axis of members.
 
-    On a CPU the members' parameters are a tuple, for XLA runs independent multiplications side by side but a batched
-    one on a single thread; on a GPU they are stacked. Both compute the same.
+    On a CPU the members' parameters are a tuple, for the kernels take each array where it lies; on a GPU they are
+    stacked, so that the members' products are one. Both compute the same.
     """
 
-    member: nn.Module
+    member: Critic
     size: int
     stacked: bool
 
@@ -224,31 +241,33 @@ class Ensemble:
             return Stacked(jax.vmap(lambda key: self.member.init(key, *inputs))(keys))
         return tuple(self.member.init(key, *inputs) for key in keys)
 
-    def __call__(self, params: Params, *inputs: Array, key: Key | None = None) -> Array:  # (members, batch, …)
-        """Outputs of all members; with a key dropout is active, with a separate mask per member."""
+    def __call__(
+        self, params: Params, obs: Array, action: Array, key: Key | None = None, chosen: Array | None = None
+    ) -> Array:  # (members, batch, …)
+        """Values of all members, or of those at the chosen indices.
+
+        With a key dropout is active, with a separate mask per member.
+        """
+        if not self.stacked and is_perceptron(self.member):
+            layers = [self.member.layers(member) for member in params]
+            return self.member.values(perceptrons(self.member.joined(obs, action), layers, chosen))
 
         def answer(params: Params, key: Key | None) -> Any:
-            return self.member.apply(params, *inputs, rngs=None if key is None else {"dropout": key})
+            return self.member.apply(params, obs, action, rngs=None if key is None else {"dropout": key})
 
-        keys = None if key is None else jax.random.split(key, self.size)
+        if chosen is not None:
+            params = jax.tree.map(lambda leaf: leaf[chosen], params) if self.stacked else subset(params, chosen)
+        keys = None if key is None else jax.random.split(key, self.size if chosen is None else len(chosen))
         if self.stacked:
             return jax.vmap(answer)(params.params, keys)
-        members = range(self.size)
-        return jnp.stack([answer(params[index], None if keys is None else keys[index]) for index in members])
+        return jnp.stack([answer(member, None if keys is None else keys[i]) for i, member in enumerate(params)])
 
-    def first(self, params: Params, *inputs: Array, key: Key | None = None) -> Array:  # (batch, …)
-        """Output of the first member alone; the others are not computed."""
+    def first(self, params: Params, obs: Array, action: Array, key: Key | None = None) -> Array:  # (batch, …)
+        """Values of the first member alone; the others are not computed."""
         alone = jax.tree.map(lambda leaf: leaf[:1], params) if self.stacked else params[:1]
-        return dataclasses.replace(self, size=1)(alone, *inputs, key=key)[0]
-
-    def subset(self, params: Params, indices: Array) -> Params:
-        """Parameters of the members at these indices, for an ensemble of that size."""
-        if self.stacked:
-            return jax.tree.map(lambda leaf: leaf[indices], params)
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
-        return tuple(jax.tree.map(lambda leaf, index=index: leaf[index], stacked) for index in indices)
+        return dataclasses.replace(self, size=1)(alone, obs, action, key)[0]
 
 
-def ensemble(member: nn.Module, size: int) -> Ensemble:
+def ensemble(member: Critic, size: int) -> Ensemble:
     """An ensemble in the layout that suits this machine."""
     return Ensemble(member, size, stacked=jax.default_backend() != "cpu")

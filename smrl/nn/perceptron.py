@@ -1,8 +1,10 @@
-"""Dense layers with ReLU between them: a perceptron, whose gradients are written by hand for the kernels in C++."""
+"""Dense layers with ReLU between them: perceptrons, whose gradients are written by hand for the kernels in C++."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from smrl.native import library
 from smrl.nn.activations import relu
@@ -13,46 +15,89 @@ Layers = Sequence[tuple[Array, Array]]  # weights (inputs, outputs) and biases (
 
 
 def perceptron(x: Array, layers: Layers) -> Array:
-    """(…, inputs) → (…, outputs); the last layer is linear. Few rows are left to XLA, which does not pack weights."""
+    """(…, inputs) → (…, outputs); the last layer is linear."""
+    return perceptrons(x, [layers])[0]
+
+
+def perceptrons(x: Array, members: Sequence[Layers], chosen: Array | None = None) -> Array:
+    """Outputs of several perceptrons of the same sizes, (…, inputs) → (members, …, outputs).
+
+    Of the chosen members alone, where their indices are given; those kernels have no gradient. Few rows are left to
+    XLA, which starts at once.
+    """
     rows = x.reshape(-1, x.shape[-1])
-    has_kernels = len(rows) >= FEWEST and library.fits(x, *jax.tree.leaves(layers))
-    return (perceptron_by_kernels if has_kernels else perceptron_by_xla)(rows, layers).reshape(*x.shape[:-1], -1)
+    has_kernels = len(rows) >= FEWEST and library.fits(x, *jax.tree.leaves(members))
+    if has_kernels:
+        y = perceptrons_by_kernels(rows, members) if chosen is None else _some_by_kernels(rows, members, chosen)
+    else:
+        y = perceptrons_by_xla(rows, members if chosen is None else subset(members, chosen))
+    return y.reshape(len(y), *x.shape[:-1], -1)
 
 
-def perceptron_by_xla(x: Array, layers: Layers) -> Array:
+def subset(members: Sequence[Any], chosen: Array) -> list[Any]:
+    """The members at these indices, of any kind of tree."""
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
+    return [jax.tree.map(lambda leaf, index=index: leaf[index], stacked) for index in chosen]
+
+
+def perceptrons_by_xla(x: Array, members: Sequence[Layers]) -> Array:
     """XLA's products, and the gradients that JAX derives from them."""
-    *hidden, (weights, bias) = layers
-    for hidden_weights, hidden_bias in hidden:
-        x = relu(x @ hidden_weights + hidden_bias)
-    return x @ weights + bias
+
+    def outputs(x: Array, layers: Layers) -> Array:
+        *hidden, (weights, bias) = layers
+        for hidden_weights, hidden_bias in hidden:
+            x = relu(x @ hidden_weights + hidden_bias)
+        return x @ weights + bias
+
+    return jnp.stack([outputs(x, layers) for layers in members])
 
 
 @jax.custom_vjp
-def perceptron_by_kernels(x: Array, layers: Layers) -> Array:
+def perceptrons_by_kernels(x: Array, members: Sequence[Layers]) -> Array:
     """The same by C++ kernels."""
-    return _forward(x, layers)[0]
+    return _call(x, members, len(members))[0]
 
 
-def _forward(x: Array, layers: Layers) -> tuple[Array, tuple[list[Array], Layers]]:
-    """The outputs, and for the gradients the inputs of every layer."""
-    inputs = [x]
-    for index, (weights, bias) in enumerate(layers):
-        shape = jax.ShapeDtypeStruct((len(x), len(bias)), x.dtype)
-        is_hidden = index + 1 < len(layers)
-        inputs.append(library.call("smrl_dense", shape, inputs[-1], weights, bias, relu=is_hidden))
-    return inputs.pop(), (inputs, layers)
+def _some_by_kernels(x: Array, members: Sequence[Layers], chosen: Array) -> Array:
+    return _call(x, members, len(chosen), jnp.asarray(chosen, jnp.int32))[0]
 
 
-def _backward(kept: tuple[list[Array], Layers], gradient: Array) -> tuple[Array, list[tuple[Array, Array]]]:
-    """∂W = xᵀ ∂y, ∂b = Σ ∂y and ∂x = ∂y Wᵀ, layer by layer; XLA leaves out calls whose results nobody reads."""
-    inputs, layers = kept
-    gradients = list[tuple[Array, Array]]()
-    for index in reversed(range(len(layers))):
-        x, (weights, bias) = inputs[index], layers[index]
-        shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (x, weights, bias)]
-        gradients.append(tuple(library.call("smrl_dense_weights", shapes[1:], x, gradient)))
-        gradient = library.call("smrl_dense_inputs", shapes[0], gradient, weights, x, relu=index > 0)
-    return gradient, gradients[::-1]
+def _call(x: Array, members: Sequence[Layers], count: int, *chosen: Array, keep: bool = False) -> list[Array]:
+    """The outputs, and, if they are to be kept, the outputs of all hidden layers, member by member."""
+    *hidden, last = [len(bias) for _, bias in members[0]]
+    shapes = [(count, len(x), last), *((len(x), size) for _ in members for size in hidden if keep)]
+    results = [jax.ShapeDtypeStruct(shape, x.dtype) for shape in shapes]
+    arrays = (x, *jax.tree.leaves(members), *chosen)
+    return list(
+        library.call("smrl_perceptrons", results, *arrays, layers=len(members[0]), keep=keep, chosen=bool(chosen))
+    )
 
 
-perceptron_by_kernels.defvjp(_forward, _backward)
+def _forward(x: Any, members: Any) -> tuple[Array, Any]:
+    """The outputs, and what their gradients need: which of them are wanted, x, hidden outputs and weights.
+
+    What is wanted is in the keys of a dict, for they are not traced.
+    """
+    is_wanted = [any(leaf.perturbed for leaf in jax.tree.leaves(tree)) for tree in (x, members)]
+    x, members = jax.tree.map(lambda leaf: leaf.value, (x, members))
+    y, *hidden = _call(x, members, len(members), keep=True)
+    wanted = {name: None for name, is_one in zip(("inputs", "weights"), is_wanted, strict=True) if is_one}
+    return y, (wanted, x, hidden, members)
+
+
+def _backward(kept: Any, gradient: Any) -> tuple[Array | None, Any]:
+    """∂W = xᵀ ∂y, ∂b = Σ ∂y and ∂x = ∂y Wᵀ, layer by layer, as far as they are wanted."""
+    wanted, x, hidden, members = kept
+    if isinstance(gradient, jax.custom_derivatives.SymbolicZero):
+        return None, None
+    parameters, structure = jax.tree.flatten(members)
+    inputs, weights = "inputs" in wanted, "weights" in wanted
+    shapes = ([x] if inputs else []) + (parameters if weights else [])
+    results = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in shapes]
+    arrays = (gradient, x, *hidden, *parameters[::2])
+    numbers = {"layers": len(members[0]), "inputs": inputs, "weights": weights}
+    found = library.call("smrl_perceptrons_back", results, *arrays, aliases=None, **numbers)
+    return found[0] if inputs else None, jax.tree.unflatten(structure, found[inputs:]) if weights else None
+
+
+perceptrons_by_kernels.defvjp(_forward, _backward, symbolic_zeros=True)

@@ -51,7 +51,7 @@ def ask(critics: Ensemble, params: Any) -> Array:
 
 @partial(jax.jit, static_argnums=0)
 def ask_subset(critics: Ensemble, params: Any) -> Array:
-    return ask(Ensemble(critics.member, 2, critics.stacked), critics.subset(params, jnp.array([2, 0])))
+    return critics(params, OBS, ACTION, chosen=jnp.array([2, 0]))
 
 
 def moved(state: State, critics: Ensemble) -> State:

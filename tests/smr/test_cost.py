@@ -105,13 +105,30 @@ def in_kernels(text: str) -> int:
     def shapes(text: str) -> list[list[int]]:
         return [[int(size) for size in match.split(",")] for match in re.findall(r"f32\[([\d,]+)\]", text)]
 
-    target = r"custom_call_target=\"(smrl_dense\w*)\""
-    calls = re.findall(rf" = (.*) custom-call\(.*{target}, operand_layout_constraints={{(.*?)}}, api_version", text)
+    target = r"custom_call_target=\"(smrl_perceptrons\w*)\""
+    calls = re.findall(
+        rf" = (.*) custom-call\(.*{target}, operand_layout_constraints={{(.*?)}}, api_version.*backend_config={{(.*)}}",
+        text,
+    )
     total = 0
-    for results, name, arguments in calls:
-        (rows, columns), (_, depth) = shapes(results)[0], shapes(arguments)[0]
-        total += 2 * rows * columns * (BATCH if name == "smrl_dense_weights" else depth)
+    for results, name, arguments, config in calls:
+        numbers = {name: int(value) for name, value in re.findall(r"(\w+) = (\d+)", config)}
+        first, _, *rest = taken = shapes(arguments)
+        if name == "smrl_perceptrons":
+            weights = [shape for shape in taken[1:] if len(shape) == 2]
+            share = shapes(results)[0][0] * numbers["layers"] / len(weights)  # of the members that is chosen
+            total += int(share * forward_of(weights))
+        else:
+            weights = rest[first[0] * (numbers["layers"] - 1) :]
+            above = [shape for index, shape in enumerate(weights) if index % numbers["layers"]]
+            back = weights if numbers["inputs"] else above
+            total += forward_of(back) + (forward_of(weights) if numbers["weights"] else 0)
     return total
+
+
+def forward_of(weights: list[list[int]]) -> int:
+    """Multiplications and additions of a batch's products with these matrices."""
+    return 2 * BATCH * sum(rows * columns for rows, columns in weights)
 
 
 def counted(name: str) -> float:

@@ -95,12 +95,12 @@ class Pieces:
         return sample_tanh_gaussian(mean, log_std, key, self.config.log_prob_floor)
 
     def look_ahead(
-        self, actor: Params, critics: Ensemble, target_critics: Params, next_obs: Array, key: Key
+        self, actor: Params, target_critics: Params, next_obs: Array, key: Key, chosen: Array | None = None
     ) -> tuple[Array, Array]:
-        """Target critics' values of a′ ~ π(s′), members first, and log π(a′|s′)."""
+        """Values of a′ ~ π(s′) by all target critics or the chosen ones, members first, and log π(a′|s′)."""
         action_key, dropout_key = jax.random.split(key)
         next_action, log_prob = self.sample(actor, next_obs, action_key)
-        return critics(target_critics, next_obs, next_action, key=dropout_key), log_prob
+        return self.critics(target_critics, next_obs, next_action, dropout_key, chosen), log_prob
 
     def update_critics(
         self, critics: Trained, batch: Transition, error: Callable[[Array], Array], key: Key

@@ -14,7 +14,11 @@ namespace {
 
 constexpr int64_t CACHED = 1 << 17;  // weights of a layer that a second-level cache holds
 constexpr int64_t DEPTH = 256;       // samples whose part of a gradient is summed in registers
-enum Slot { SHARED = 2 };            // the first two are taken by the products of wide layers
+enum Slot { OWN = 2, SHARED = 4 };   // of OWN and SHARED two each; the first two are taken by the products of wide layers
+
+// Memory for all threads. A single network's is apart from that of several, which threads share out by members: to
+// write what another core wrote last takes long.
+float* shared(int64_t members, int64_t floats) { return scratch(SHARED + (members > 1), floats); }
 
 Matrix matrix(const Array& array) { return {array.data, array.dims[0], array.dims[1]}; }
 
@@ -76,19 +80,21 @@ struct Lesson {
   float *weights, *bias;
 
   bool is_single() const { return gradient.columns == 1; }
-  int64_t tasks() const { return is_single() ? 1 : divide_up(x.columns, ROWS) + 1; }
+  // Inputs of a task: several tiles of them where the outputs are few, so that all tasks take about as long.
+  int64_t block() const { return ROWS * divide_up(128, gradient.columns); }
+  int64_t tasks() const { return is_single() ? 1 : divide_up(x.columns, block()); }
 
   void compute(int64_t task, const float* ones) const {
-    const int64_t batch = x.rows, in = x.columns, out = gradient.columns, first = task * ROWS;
+    const int64_t batch = x.rows, in = x.columns, out = gradient.columns;
     if (is_single()) {
       *bias = std::accumulate(gradient.data, gradient.data + batch, 0.0f);
-      deep_strip<false>(1, {gradient.data, batch}, right, batch, {weights, in, in});
-    } else if (first >= in) {
-      deep_strip<false>(1, {ones, batch}, right, batch, {bias, out, out});
-    } else {
-      deep_strip<true>(std::min<int64_t>(ROWS, in - first), {x.data + first, in}, right, batch,
-                       {weights + first * out, out, out});
+      return deep_strip<false>(1, {gradient.data, batch}, right, batch, {weights, in, in});
     }
+    const int64_t end = std::min(in, (task + 1) * block());
+    for (int64_t first = task * block(); first < end; first += ROWS)
+      deep_strip<true>(std::min<int64_t>(ROWS, end - first), {x.data + first, in}, right, batch,
+                       {weights + first * out, out, out});
+    if (end == in) deep_strip<false>(1, {ones, batch}, right, batch, {bias, out, out});
   }
 };
 
@@ -108,40 +114,39 @@ KERNEL(smrl_perceptrons) {
     const int64_t place = 1 + 2 * nets.place(choose ? chosen[member] : member, layer);
     nets.weights.push_back(matrix(call.argument(place)));
     biases.push_back(call.argument(place + 1).data);
-    size += rest_size(nets.weights[i]) + (keep || nets.is_last(layer) ? 0 : nets.batch * nets.weights[i].columns);
+    size += rest_size(nets.weights[i]);
   }
-  float* room = scratch(SHARED, size);
-  std::vector<float*> outputs;
-  for (int64_t i = 0, hidden = 1; i < nets.members * nets.layers; i++) {
-    const int64_t total = nets.batch * nets.weights[i].columns;
-    if (nets.is_last(i % nets.layers)) {
-      outputs.push_back(y.data + i / nets.layers * total);
-    } else {
-      outputs.push_back(keep ? call.result(hidden++).data : room);
-      if (!keep) room += total;
-    }
-  }
+  // Where the outputs of rows from `first` on go: of hidden layers that are not kept, to where they stay in the caches.
+  const auto outputs = [&](int64_t i, int64_t first, int64_t rows) {
+    const int64_t member = i / nets.layers, layer = i % nets.layers, width = nets.weights[i].columns;
+    if (nets.is_last(layer)) return y.data + (member * nets.batch + first) * width;
+    return keep ? call.result(1 + i - member).data + first * width : scratch(OWN + layer % 2, rows * width);
+  };
   const auto least = [&](int64_t layer) { return nets.is_last(layer) ? NO_LEAST : 0; };
   if (nets.is_wide()) {
+    const float* inputs = x.data;
     for (int64_t i = 0; i < nets.members * nets.layers; i++) {
       const int64_t layer = i % nets.layers, in = nets.weights[i].rows;
-      const float* inputs = layer ? outputs[i - 1] : x.data;
+      if (layer == 0) inputs = x.data;
+      float* to = outputs(i, 0, nets.batch);
       if (nets.is_single(layer))
         blocks(1, nets.batch, [&](int64_t, int64_t first, int64_t rows) {
-          single(rows, inputs + first * in, nets.weights[i].data, *biases[i], outputs[i] + first, in);
+          single(rows, inputs + first * in, nets.weights[i].data, *biases[i], to + first, in);
         });
       else
-        wide_layer(nets.batch, inputs, nets.weights[i], biases[i], least(layer), outputs[i]);
+        wide_layer(nets.batch, inputs, nets.weights[i], biases[i], least(layer), to);
+      inputs = to;
     }
     return;
   }
+  float* room = shared(nets.members, size);
   std::vector<Right> rights;
   for (const Matrix& weights : nets.weights) rights.push_back(right_side(weights, room));
   blocks(nets.members, nets.batch, [&](int64_t member, int64_t first, int64_t rows) {
     Left left = {x.data + first * x.dims[1], x.dims[1]};
     for (int64_t layer = 0; layer < nets.layers; layer++) {
       const int64_t i = nets.place(member, layer), width = nets.weights[i].columns;
-      float* to = outputs[i] + first * width;
+      float* to = outputs(i, first, ROWS);
       if (nets.is_single(layer))
         single(rows, left.data, nets.weights[i].data, *biases[i], to, left.stride);
       else
@@ -168,7 +173,7 @@ KERNEL(smrl_perceptrons_back) {
   int64_t size = batch + members * x.size();
   for (const Matrix& each : nets.weights)
     size += batch * (each.columns + 2 * COLUMNS) + (is_wide ? 0 : each.columns * (each.rows + COLUMNS));
-  float* room = scratch(SHARED, size);
+  float* room = shared(members, size);
   const auto take = [&](int64_t floats) { return std::exchange(room, room + floats); };
   std::vector<float*> gradients;  // of the outputs of every layer, before ReLU
   for (int64_t i = 0; i < count; i++) {

@@ -46,6 +46,7 @@ class Record:
 
 Call = Callable[[], Any] | Peer  # what is timed, in this process or in that of a peer
 PATIENCE = "BENCH_PATIENCE"  # in the environment: a factor on all limits, to try a section out
+REST = 0.05  # seconds before a turn: threads of the call before, such as OpenBLAS's, keep a core busy for a while
 
 
 def patience() -> float:
@@ -102,6 +103,7 @@ def interleaved(
 
 
 def _seconds(call: Call, repeats: int) -> float:
+    time.sleep(REST)
     if isinstance(call, Peer):
         return call.seconds(repeats) / repeats
     began = time.perf_counter()

@@ -8,6 +8,7 @@
 #include "call.h"
 #include "pool.h"
 #include "simd.h"
+#include "winograd.h"
 
 namespace {
 
@@ -218,6 +219,9 @@ KERNEL(smrl_conv) {
   const int64_t stride = call.attribute<int64_t>("stride"), images = x.dims[0], width = x.dims[2], channels = x.dims[3];
   const int64_t kernel = weights.dims[0], filters = weights.dims[3], rows = y.dims[1], columns = y.dims[2];
   const float least = call.attribute<int64_t>("relu") ? 0 : -__builtin_inff();
+  if (winograd::is_faster(kernel, stride, channels, filters, rows, columns))
+    return winograd::convolve({x.data, images, x.dims[1], width, channels}, 0, weights.data, false, bias.data, least,
+                              nullptr, {y.data, images, rows, columns, filters});
   const int64_t depth = kernel * kernel * channels, panels = divide_up(filters, COLUMNS);
   float *packed = scratch(SHARED, panels * (depth + 1) * COLUMNS), *biases = packed + panels * depth * COLUMNS;
   for (int64_t panel = 0; panel < panels; panel++) {
@@ -252,6 +256,9 @@ KERNEL(smrl_conv_inputs) {
   const int64_t images = x.dims[0], height = x.dims[1], width = x.dims[2], channels = x.dims[3];
   const int64_t rows = gradient.dims[1], columns = gradient.dims[2], filters = gradient.dims[3];
   const int64_t kernel = weights.dims[0], size = kernel * kernel * filters * COLUMNS;
+  if (winograd::is_faster(kernel, stride, filters, channels, height, width))
+    return winograd::convolve({gradient.data, images, rows, columns, filters}, 2, weights.data, true, nullptr,
+                              -__builtin_inff(), relu ? x.data : nullptr, {result.data, images, height, width, channels});
   const int64_t panels = divide_up(channels, COLUMNS);
   float *packed = scratch(SHARED, panels * (size + COLUMNS)), *no_bias = packed + panels * size;
   std::fill_n(no_bias, panels * COLUMNS, 0.0f);
@@ -306,6 +313,9 @@ KERNEL(smrl_conv_weights) {
   const int64_t stride = call.attribute<int64_t>("stride"), images = x.dims[0];
   const int64_t rows = gradient.dims[1], columns = gradient.dims[2], filters = gradient.dims[3];
   const int64_t height = x.dims[1], width = x.dims[2], channels = x.dims[3], kernel = result.dims[0];
+  if (winograd::is_faster(kernel, stride, channels, filters, rows, columns))
+    return winograd::weights({x.data, images, height, width, channels}, {gradient.data, images, rows, columns, filters},
+                             result.data, bias.data);
   const int64_t entries = kernel * kernel * channels, tiles = divide_up(entries, ROWS), pixels = rows * columns;
   const int64_t panels = divide_up(filters, COLUMNS), size = (tiles * ROWS + 1) * COLUMNS;
   int64_t groups = 1;  // to add up their sums takes time, so that none is small

@@ -1,4 +1,4 @@
-// A convolution y = act(x * W + b) of images without padding and its gradients, act being ReLU or nothing.
+// A convolution y = act(x * W + b) of images without padding and the gradient of its images, act being ReLU or nothing.
 //
 // Images are (batch, height, width, channels): the floats of a row of the kernel lie side by side in the image, so that
 // tiles of pixels × filters can be summed from the images where they are. The bits do not depend on the threads.
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "call.h"
+#include "images.h"
 #include "pool.h"
 #include "simd.h"
 #include "winograd.h"
@@ -13,80 +14,7 @@
 namespace {
 
 constexpr int64_t CHUNK = 40 * ROWS;  // pixels that are computed for all filters before the next ones
-constexpr int64_t BLOCK = 96;        // pixels whose part of a gradient is summed in registers
-enum Slot { SHARED, PANEL };
-
-int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
-
-// The sums of a tile whose left rows lie anywhere: sum[r][c] += Σ_k a[r][k] · b[(k · C + c) · WIDTH …]
-template <int R, int C>
-inline __attribute__((always_inline)) void multiply(Vec (&sum)[R][C], const float* const (&a)[R], int64_t shift,
-                                                    const float* b, int64_t depth) {
-  for (int64_t k = shift; k < shift + depth; k++, b += C * WIDTH) {
-    Vec right[C];
-#pragma GCC unroll 2
-    for (int c = 0; c < C; c++) right[c] = load(b + c * WIDTH);
-#pragma GCC unroll 16
-    for (int r = 0; r < R; r++) {
-      const Vec left = a[r][k] - Vec{};
-#pragma GCC unroll 2
-      for (int c = 0; c < C; c++) sum[r][c] += left * right[c];
-    }
-  }
-}
-
-// The same at the given places of every row: sum[r][c] += Σ_k a[r][places[k]] · b[(k · C + c) · WIDTH …]
-template <int R, int C>
-inline __attribute__((always_inline)) void multiply(Vec (&sum)[R][C], const float* const (&a)[R], const int64_t* places,
-                                                    const float* b, int64_t depth) {
-  for (int64_t k = 0; k < depth; k++, b += C * WIDTH) {
-    const int64_t place = places[k];
-    Vec right[C];
-#pragma GCC unroll 2
-    for (int c = 0; c < C; c++) right[c] = load(b + c * WIDTH);
-#pragma GCC unroll 16
-    for (int r = 0; r < R; r++) {
-      const Vec left = a[r][place] - Vec{};
-#pragma GCC unroll 2
-      for (int c = 0; c < C; c++) sum[r][c] += left * right[c];
-    }
-  }
-}
-
-inline void put(const Vec (&values)[2], float* to, int64_t width) {
-  if (width == COLUMNS) {
-    store(to, values[0]);
-    store(to + WIDTH, values[1]);
-  } else {
-    float row[COLUMNS];
-    store(row, values[0]);
-    store(row + WIDTH, values[1]);
-    for (int64_t i = 0; i < width; i++) to[i] = row[i];
-  }
-}
-
-inline void get(Vec (&values)[2], const float* from, int64_t width) {
-  if (width == COLUMNS) {
-    values[0] = load(from);
-    values[1] = load(from + WIDTH);
-  } else {
-    float row[COLUMNS] = {};
-    for (int64_t i = 0; i < width; i++) row[i] = from[i];
-    values[0] = load(row);
-    values[1] = load(row + WIDTH);
-  }
-}
-
-// Memory that is needed soon: fetch its next part out of so many, while there is other work.
-struct Ahead {
-  const float* data;
-  int64_t size;
-  void prefetch(int64_t part, int64_t parts) const {
-    constexpr int64_t LINE = 16;  // floats
-    for (int64_t i = size * part / parts / LINE; i < size * (part + 1) / parts / LINE; i++)
-      __builtin_prefetch(data + i * LINE, 0, 2);
-  }
-};
+enum Slot { SHARED };
 
 // How far apart images, rows and columns are.
 struct Steps {
@@ -127,7 +55,8 @@ __attribute__((noinline)) void tile(const Region& region, const int64_t* from, c
   }
   const float* right = panels.weights + first / COLUMNS * panels.size;
   for (int64_t tap = 0; tap < region.taps; tap++)
-    multiply(sum, left, tap * region.image_step, right + tap * region.panel_step, region.depth);
+    multiply(sum, left, [&](int64_t k) { return tap * region.image_step + k; }, right + tap * region.panel_step,
+             region.depth);
 #pragma GCC unroll 16
   for (int r = 0; r < ROWS; r++) {
     if (r >= count) break;
@@ -170,31 +99,6 @@ void convolve(const Region& region, const Panels& panels) {
   }
 }
 
-// Add to the sums of a tile, in memory, or begin them.
-__attribute__((noinline)) void add(float* sums, const float* const* corners, const int64_t* places,
-                                   const float* right, int64_t count, bool begins) {
-  const float* left[ROWS];
-  std::copy_n(corners, ROWS, left);
-  Vec sum[ROWS][2];
-#pragma GCC unroll 32
-  for (int i = 0; i < 2 * ROWS; i++) sum[i / 2][i % 2] = begins ? Vec{} : load(sums + i * WIDTH);
-  multiply(sum, left, places, right, count);
-#pragma GCC unroll 32
-  for (int i = 0; i < 2 * ROWS; i++) store(sums + i * WIDTH, sum[i / 2][i % 2]);
-}
-
-// Columns of a matrix, row by row; and add them up.
-void pack(float* panel, float* sums, const float* from, int64_t rows, int64_t stride, int64_t width) {
-  Vec total[2] = {load(sums), load(sums + WIDTH)};
-  for (; rows > 0; rows--, panel += COLUMNS, from += stride) {
-    Vec values[2];
-    get(values, from, width);
-    put(values, panel, COLUMNS);
-    for (int c = 0; c < 2; c++) total[c] += values[c];
-  }
-  put(total, sums, COLUMNS);
-}
-
 // Outputs start … end, along one axis, that all see the inputs under the taps low … high.
 struct Span {
   int64_t start, end, low, high;
@@ -219,9 +123,8 @@ KERNEL(smrl_conv) {
   const int64_t stride = call.attribute<int64_t>("stride"), images = x.dims[0], width = x.dims[2], channels = x.dims[3];
   const int64_t kernel = weights.dims[0], filters = weights.dims[3], rows = y.dims[1], columns = y.dims[2];
   const float least = call.attribute<int64_t>("relu") ? 0 : -__builtin_inff();
-  if (winograd::is_faster(kernel, stride, channels, filters, rows, columns))
-    return winograd::convolve({x.data, images, x.dims[1], width, channels}, 0, weights.data, false, bias.data, least,
-                              nullptr, {y.data, images, rows, columns, filters});
+  if (winograd::is_faster(kernel, stride, Images(x), Images(y)))
+    return winograd::convolve(Images(x), 0, weights.data, false, bias.data, least, nullptr, Images(y));
   const int64_t depth = kernel * kernel * channels, panels = divide_up(filters, COLUMNS);
   float *packed = scratch(SHARED, panels * (depth + 1) * COLUMNS), *biases = packed + panels * depth * COLUMNS;
   for (int64_t panel = 0; panel < panels; panel++) {
@@ -256,9 +159,9 @@ KERNEL(smrl_conv_inputs) {
   const int64_t images = x.dims[0], height = x.dims[1], width = x.dims[2], channels = x.dims[3];
   const int64_t rows = gradient.dims[1], columns = gradient.dims[2], filters = gradient.dims[3];
   const int64_t kernel = weights.dims[0], size = kernel * kernel * filters * COLUMNS;
-  if (winograd::is_faster(kernel, stride, filters, channels, height, width))
-    return winograd::convolve({gradient.data, images, rows, columns, filters}, 2, weights.data, true, nullptr,
-                              -__builtin_inff(), relu ? x.data : nullptr, {result.data, images, height, width, channels});
+  if (winograd::is_faster(kernel, stride, Images(gradient), Images(result)))
+    return winograd::convolve(Images(gradient), kernel - 1, weights.data, true, nullptr, -__builtin_inff(),
+                              relu ? x.data : nullptr, Images(result));
   const int64_t panels = divide_up(channels, COLUMNS);
   float *packed = scratch(SHARED, panels * (size + COLUMNS)), *no_bias = packed + panels * size;
   std::fill_n(no_bias, panels * COLUMNS, 0.0f);
@@ -301,72 +204,6 @@ KERNEL(smrl_conv_inputs) {
         }
       }
       mirrored += down * across * filters * COLUMNS;
-    }
-  });
-}
-
-// x (batch, height, width, channels), ∂y (batch, rows, columns, filters) → ∂W (kernel, kernel, channels, filters), ∂b
-//
-// A task sums over a group of images; then the sums of the groups are added in their order.
-KERNEL(smrl_conv_weights) {
-  const Array x = call.argument(0), gradient = call.argument(1), result = call.result(0), bias = call.result(1);
-  const int64_t stride = call.attribute<int64_t>("stride"), images = x.dims[0];
-  const int64_t rows = gradient.dims[1], columns = gradient.dims[2], filters = gradient.dims[3];
-  const int64_t height = x.dims[1], width = x.dims[2], channels = x.dims[3], kernel = result.dims[0];
-  if (winograd::is_faster(kernel, stride, channels, filters, rows, columns))
-    return winograd::weights({x.data, images, height, width, channels}, {gradient.data, images, rows, columns, filters},
-                             result.data, bias.data);
-  const int64_t entries = kernel * kernel * channels, tiles = divide_up(entries, ROWS), pixels = rows * columns;
-  const int64_t panels = divide_up(filters, COLUMNS), size = (tiles * ROWS + 1) * COLUMNS;
-  int64_t groups = 1;  // to add up their sums takes time, so that none is small
-  while (groups < 16 && 2 * groups <= images && 384 * 2 * groups <= images * pixels) groups *= 2;
-  float* partial = scratch(SHARED, groups * panels * size);  // sums for the entries of the kernel, and for the bias
-  std::vector<const float*> corners(tiles * ROWS);           // what these entries see at the first pixel
-  for (int64_t i = 0, run = kernel * channels; i < tiles * ROWS; i++) {
-    const int64_t entry = std::min(i, entries - 1);  // those beyond the last one repeat it
-    corners[i] = x.data + entry / run * width * channels + entry % run;
-  }
-  parallel(groups, [&](int64_t group) {
-    const int64_t begin = images * group / groups * pixels, end = images * (group + 1) / groups * pixels;
-    float *sums = partial + group * panels * size, *right = scratch(PANEL, panels * BLOCK * COLUMNS);
-    for (int64_t i = 1; i <= panels; i++) std::fill_n(sums + i * size - COLUMNS, COLUMNS, 0.0f);
-    int64_t place = begin / pixels * height * width * channels, column = 0, row = 0;
-    for (int64_t start = begin; start < end; start += BLOCK) {
-      const int64_t count = std::min(BLOCK, end - start);
-      int64_t places[BLOCK];
-      for (int64_t i = 0; i < count; i++) {
-        places[i] = place;
-        place += stride * channels;
-        if (++column == columns) {
-          column = 0;
-          place += (width - columns) * stride * channels;
-          if (++row == rows) row = 0, place += (height - rows * stride) * width * channels;
-        }
-      }
-      const float* from = gradient.data + start * filters;
-      for (int64_t i = 0; i < panels; i++) {
-        const int64_t first = i * COLUMNS, span = std::min<int64_t>(COLUMNS, filters - first);
-        pack(right + i * BLOCK * COLUMNS, sums + (i + 1) * size - COLUMNS, from + first, count, filters, span);
-      }
-      const Ahead ahead[] = {{from + count * filters, count * filters},
-                             {x.data + place + (kernel - 1) * width * channels, count * stride * stride * channels}};
-      for (int64_t i = 0; i < panels * tiles; i++) {
-        const int64_t panel = i / tiles, tile = i % tiles;
-        for (const Ahead& next : ahead) next.prefetch(i, panels * tiles);
-        add(sums + panel * size + tile * ROWS * COLUMNS, &corners[tile * ROWS], places,
-            right + panel * BLOCK * COLUMNS, count, start == begin);
-      }
-    }
-  });
-  parallel(panels, [&](int64_t panel) {
-    const int64_t first = panel * COLUMNS, span = std::min<int64_t>(COLUMNS, filters - first);
-    for (int64_t entry = 0; entry <= entries; entry++) {
-      const float* from = partial + panel * size + (entry < entries ? entry : tiles * ROWS) * COLUMNS;
-      Vec sum[2] = {};
-      for (int64_t group = 0; group < groups; group++, from += panels * size) {
-        for (int c = 0; c < 2; c++) sum[c] += load(from + c * WIDTH);
-      }
-      put(sum, (entry < entries ? result.data + entry * filters : bias.data) + first, span);
     }
   });
 }

@@ -1,333 +1,251 @@
-// Winograd's F(4×4, 3×3): the 16 outputs of a tile are 36 products, one for each place of a transformed window of 6 × 6.
+// Convolutions in Winograd's form: for each of the 36 places of a transformed window, a product of tiles × channels by
+// channels × filters, or for the gradient of the weights of channels × tiles by tiles × filters.
 //
-//   y = Aᵀ[(G w Gᵀ) ⊙ (Bᵀ x B)] A        ∂w = Gᵀ[Σ_tiles (Bᵀ x B) ⊙ (A ∂y Aᵀ)] G
-//
-// As polynomials, window and kernel are multiplied by their values at 0, ±√½, ±√2 and ∞. With these points the errors are
-// about a third of those with 0, ±1, ±2 and ∞. The bits do not depend on the threads.
+// Some tiles at a time are transformed, multiplied and transformed back, so that what lies between stays in the cache
+// of the second level. Every output is computed by one task; the bits do not depend on the threads.
 #include "winograd.h"
 
 #include <algorithm>
 
 #include "pool.h"
-#include "simd.h"
+#include "transforms.h"
 
 namespace winograd {
 namespace {
 
-#ifndef BLOCK_TILES
-#define BLOCK_TILES 48
-#endif
-constexpr int TILE = 4, WINDOW = TILE + 2, PLACES = WINDOW * WINDOW;
-constexpr int64_t BLOCK = BLOCK_TILES;  // tiles that are transformed, multiplied and transformed back before the next ones
-constexpr float LOW = 0.70710678118654752f, HIGH = 1.41421356237309505f;  // the points
+constexpr int PLACES = WINDOW * WINDOW;
+constexpr int64_t BLOCK = 24;  // tiles at a time
+static_assert(BLOCK % ROWS == 0);
 enum Slot { SHARED, TILES };
 
-#define INLINE inline __attribute__((always_inline))
-
-int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
-int64_t round_up(int64_t x, int64_t y) { return divide_up(x, y) * y; }
-
-// Bᵀ x
-struct ToWindow {
-  static constexpr int IN = WINDOW, OUT = WINDOW;
-  static INLINE void apply(const Vec (&x)[IN], Vec (&to)[OUT]) {
-    const Vec even = x[4] - 2 * x[2], odd = x[3] - 2 * x[1], even2 = x[4] - 0.5f * x[2], odd2 = x[3] - 0.5f * x[1];
-    to[0] = x[0] + x[4] - 2.5f * x[2];
-    to[1] = even + LOW * odd;
-    to[2] = even - LOW * odd;
-    to[3] = even2 + HIGH * odd2;
-    to[4] = even2 - HIGH * odd2;
-    to[5] = x[1] + x[5] - 2.5f * x[3];
-  }
+// Where a tile begins.
+struct Corner {
+  int64_t image, row, column;
 };
 
-// Aᵀ m
-struct ToOutput {
-  static constexpr int IN = WINDOW, OUT = TILE;
-  static INLINE void apply(const Vec (&m)[IN], Vec (&to)[OUT]) {
-    const Vec even = m[1] + m[2], odd = LOW * (m[1] - m[2]), even2 = m[3] + m[4], odd2 = HIGH * (m[3] - m[4]);
-    to[0] = m[0] + even + even2;
-    to[1] = odd + odd2;
-    to[2] = 0.5f * even + 2 * even2;
-    to[3] = m[5] + 0.5f * odd + 2 * odd2;
-  }
-};
-
-// A ∂y
-struct FromOutput {
-  static constexpr int IN = TILE, OUT = WINDOW;
-  static INLINE void apply(const Vec (&y)[IN], Vec (&to)[OUT]) {
-    const Vec even = y[0] + 0.5f * y[2], odd = y[1] + 0.5f * y[3], even2 = y[0] + 2 * y[2], odd2 = y[1] + 2 * y[3];
-    to[0] = y[0];
-    to[1] = even + LOW * odd;
-    to[2] = even - LOW * odd;
-    to[3] = even2 + HIGH * odd2;
-    to[4] = even2 - HIGH * odd2;
-    to[5] = y[3];
-  }
-};
-
-// G w
-struct FromKernel {
-  static constexpr int IN = 3, OUT = WINDOW;
-  static INLINE void apply(const Vec (&w)[IN], Vec (&to)[OUT]) {
-    const Vec even = (w[0] + 0.5f * w[2]) * (-2 / 3.0f), odd = w[1] * (-2 / 3.0f * LOW);
-    const Vec even2 = (w[0] + 2 * w[2]) * (1 / 6.0f), odd2 = w[1] * (1 / 6.0f * HIGH);
-    to[0] = w[0];
-    to[1] = even + odd;
-    to[2] = even - odd;
-    to[3] = even2 + odd2;
-    to[4] = even2 - odd2;
-    to[5] = w[2];
-  }
-};
-
-// Gᵀ m
-struct ToKernel {
-  static constexpr int IN = WINDOW, OUT = 3;
-  static INLINE void apply(const Vec (&m)[IN], Vec (&to)[OUT]) {
-    const Vec even = (m[1] + m[2]) * (-2 / 3.0f), even2 = (m[3] + m[4]) * (1 / 6.0f);
-    to[0] = m[0] + even + even2;
-    to[1] = (m[1] - m[2]) * (-2 / 3.0f * LOW) + (m[3] - m[4]) * (1 / 6.0f * HIGH);
-    to[2] = 0.5f * even + 2 * even2 + m[5];
-  }
-};
-
-// Transform a square of vectors along both sides; from(i, j) gives the vectors, and to(i, j, vector) takes the results.
-template <class Map, class From, class To>
-INLINE void transform(From from, To to) {
-  Vec middle[Map::OUT][Map::IN];
-#pragma GCC unroll 6
-  for (int j = 0; j < Map::IN; j++) {
-    Vec in[Map::IN], out[Map::OUT];
-#pragma GCC unroll 6
-    for (int i = 0; i < Map::IN; i++) in[i] = from(i, j);
-    Map::apply(in, out);
-#pragma GCC unroll 6
-    for (int i = 0; i < Map::OUT; i++) middle[i][j] = out[i];
-  }
-#pragma GCC unroll 6
-  for (int i = 0; i < Map::OUT; i++) {
-    Vec out[Map::OUT];
-    Map::apply(middle[i], out);
-#pragma GCC unroll 6
-    for (int j = 0; j < Map::OUT; j++) to(i, j, out[j]);
-  }
-}
-
-// The first floats of a vector, the others zero.
-Vec get(const float* from, int64_t count) {
-  if (count >= WIDTH) return load(from);
-  float values[WIDTH] = {};
-  std::copy_n(from, count, values);
-  return load(values);
-}
-
-void put(float* to, Vec value, int64_t count) {
-  if (count >= WIDTH) return store(to, value);
-  float values[WIDTH];
-  store(values, value);
-  std::copy_n(values, count, to);
-}
-
-// The tiles of the outputs, image by image and row by row.
+// The tiles of images, row by row.
 struct Grid {
-  int64_t down, across;
-  Grid(int64_t rows, int64_t columns) : down(divide_up(rows, TILE)), across(divide_up(columns, TILE)) {}
-  int64_t image(int64_t tile) const { return tile / (down * across); }
-  int64_t row(int64_t tile) const { return tile / across % down * TILE; }
-  int64_t column(int64_t tile) const { return tile % across * TILE; }
+  int64_t down, across, count;
+  explicit Grid(const Images& of)
+      : down(divide_up(of.height, TILE)), across(divide_up(of.width, TILE)), count(of.count * down * across) {}
+  Corner at(int64_t tile) const {
+    return {tile / (down * across), tile / across % down * TILE, tile % across * TILE};
+  }
 };
 
-// A square of pixels, whose channels fill vectors.
+// From one place of a block to the next: not a multiple of large powers of two, which would share lines of a cache.
+int64_t step(int64_t span) { return BLOCK * span + LINE; }
+
+// A square of pixels whose channels fill vectors.
 struct Square {
   const float* data;
   int64_t row, column;  // steps
   Vec at(int i, int j, int64_t channel) const { return load(data + i * row + j * column + channel); }
 };
 
-// The square of an image at this place; where it is not whole, a copy in `room` with zeros.
+// The square of an image at a corner; if that has not all of it, a copy with zeros.
 template <int SIDE>
-Square square(const Images& images, int64_t image, int64_t top, int64_t left, float* room) {
-  const int64_t channels = images.channels, span = round_up(channels, WIDTH);
-  const float* from = images.data + ((image * images.height + top) * images.width + left) * channels;
+Square square(const Images& images, const Corner& corner, float* copy) {
+  const int64_t top = corner.row, left = corner.column, channels = images.channels;
+  const int64_t span = divide_up(channels, WIDTH) * WIDTH;
   if (span == channels && top >= 0 && left >= 0 && top + SIDE <= images.height && left + SIDE <= images.width)
-    return {from, images.width * channels, channels};
-  std::fill_n(room, SIDE * SIDE * span, 0.0f);
+    return {images.data + images.at(corner.image, top, left), images.width * channels, channels};
+  std::fill_n(copy, SIDE * SIDE * span, 0.0f);
   const int64_t first = std::max<int64_t>(0, -left), end = std::min<int64_t>(SIDE, images.width - left);
   for (int64_t i = std::max<int64_t>(0, -top); i < std::min<int64_t>(SIDE, images.height - top); i++) {
     for (int64_t j = first; j < end; j++)
-      std::copy_n(from + (i * images.width + j) * channels, channels, room + (i * SIDE + j) * span);
+      std::copy_n(images.data + images.at(corner.image, top + i, left + j), channels, copy + (i * SIDE + j) * span);
   }
-  return {room, SIDE * span, span};
+  return {copy, SIDE * span, span};
 }
 
-// Bᵀ x B, the places `step` apart.
-__attribute__((noinline)) void transform_window(const Square& window, int64_t span, float* to, int64_t step) {
+// Fetch the square of TILE × TILE pixels at a corner, which is needed soon. GCC leaves out calls that only fetch, if it
+// does not inline them.
+template <bool WRITES>
+inline __attribute__((always_inline)) void prefetch(const Images& images, const float* data, const Corner& corner) {
+  for (int64_t i = 0; i < TILE; i++) {
+    const float* row = data + images.at(corner.image, corner.row + i, corner.column);
+    for (int64_t k = 0; k < TILE * images.channels; k += LINE) __builtin_prefetch(row + k, WRITES, 2);
+  }
+}
+
+// Bᵀ x B for the tile at a corner.
+void transform_window(const Images& x, const Corner& corner, float* copy, float* to) {
+  const Square window = square<WINDOW>(x, corner, copy);
+  const int64_t span = divide_up(x.channels, WIDTH) * WIDTH;
   for (int64_t c = 0; c < span; c += WIDTH) {
-    transform<ToWindow>([&](int i, int j) { return window.at(i, j, c); },
-                        [&](int i, int j, Vec value) { store(to + (i * WINDOW + j) * step + c, value); });
+    transform<OfWindow>([&](int i, int j) { return window.at(i, j, c); },
+                        [&](int i, int j, Vec value) { store(to + (i * WINDOW + j) * step(span) + c, value); });
   }
 }
 
-// A place's products of ROWS tiles with a panel of weights.
-__attribute__((noinline)) void multiply_tiles(float* to, int64_t span, const float* left, int64_t row,
+// A ∂y Aᵀ for the tile at a corner, in panels; and add ∂y to the totals.
+void transform_tile(const Images& gradient, const Corner& corner, float* copy, float* to, float* totals) {
+  const Square tile = square<TILE>(gradient, corner, copy);
+  for (int64_t f = 0; f < gradient.channels; f += WIDTH) {
+    float* panel = to + f / COLUMNS * PLACES * step(COLUMNS) + f % COLUMNS;
+    Vec total = {};
+    transform<OfTile>(
+        [&](int i, int j) {
+          const Vec value = tile.at(i, j, f);
+          total += value;
+          return value;
+        },
+        [&](int i, int j, Vec value) { store(panel + (i * WINDOW + j) * step(COLUMNS), value); });
+    store(totals + f, load(totals + f) + total);
+  }
+}
+
+// What becomes of the products of a tile: max(Aᵀ m A + bias, least), and zero where the gate is not positive.
+struct Output {
+  const Images& y;
+  const float *bias, *gate;
+  float least;
+
+  void write(const float* products, int64_t span, const Corner& corner) const {
+    const int64_t filters = y.channels, bottom = y.height - corner.row, right = y.width - corner.column;
+    const int64_t start = y.at(corner.image, corner.row, corner.column);
+    for (int64_t f = 0; f < filters; f += WIDTH) {
+      transform<ToTile>([&](int i, int j) { return load(products + (i * WINDOW + j) * step(span) + f); },
+                        [&](int i, int j, Vec value) {
+                          if (i >= bottom || j >= right) return;
+                          const int64_t at = start + (i * y.width + j) * filters + f;
+                          value = larger(value + load(bias + f), Vec{} + least);
+                          if (gate) value = get(gate + at, filters - f) > 0 ? value : Vec{};
+                          put(y.data + at, value, filters - f);
+                        });
+    }
+  }
+};
+
+// The products of ROWS tiles with a panel of weights, at one place.
+__attribute__((noinline)) void multiply_tiles(float* to, int64_t stride, const float* left, int64_t row,
                                               const float* right, int64_t depth) {
   Vec sum[ROWS][2] = {};
   multiply(sum, left, row, 1, right, depth);
 #pragma GCC unroll 16
-  for (int r = 0; r < ROWS; r++) {
-    store(to + r * span, sum[r][0]);
-    store(to + r * span + WIDTH, sum[r][1]);
+  for (int r = 0; r < ROWS; r++) put(sum[r], to + r * stride, COLUMNS);
+}
+
+// sums (rows × COLUMNS) = or += the product of so many channels of the tiles with a panel, at one place
+template <int R = ROWS>
+void add_tiles(int64_t rows, float* sums, bool begins, const float* left, int64_t step, const float* right,
+               int64_t count) {
+  if (rows == R) {
+    Vec sum[R][2];
+#pragma GCC unroll 32
+    for (int i = 0; i < 2 * R; i++) sum[i / 2][i % 2] = begins ? Vec{} : load(sums + i * WIDTH);
+    multiply(sum, left, 1, step, right, count);
+#pragma GCC unroll 32
+    for (int i = 0; i < 2 * R; i++) store(sums + i * WIDTH, sum[i / 2][i % 2]);
+  } else if constexpr (R > 1) {
+    add_tiles<R - 1>(rows, sums, begins, left, step, right, count);
   }
 }
 
 }  // namespace
 
-bool is_faster(int64_t kernel, int64_t stride, int64_t inputs, int64_t outputs, int64_t rows, int64_t columns) {
-  const Grid grid(rows, columns);  // a tile takes at least a third of the time of its outputs by direct sums
-  return kernel == 3 && stride == 1 && std::min(inputs, outputs) >= 16 &&
-         2 * rows * columns >= TILE * TILE * grid.down * grid.across;
+bool is_faster(int64_t kernel, int64_t stride, const Images& from, const Images& to) {
+  // Direct sums take 9 products for each pixel of the smaller images. A tile takes 36, and its transforms take time.
+  const int64_t pixels = to.count * std::min(from.height, to.height) * std::min(from.width, to.width);
+  return kernel == TAPS && stride == 1 && std::min(from.channels, to.channels) >= 16 && pixels >= 5 * Grid(to).count;
 }
 
 void convolve(const Images& x, int64_t padding, const float* weights, bool is_mirrored, const float* bias, float least,
               const float* gate, const Images& y) {
   const int64_t depth = x.channels, filters = y.channels, panels = divide_up(filters, COLUMNS);
-  const int64_t size = PLACES * depth * COLUMNS, span = round_up(depth, WIDTH), wide = panels * COLUMNS;
+  const int64_t size = PLACES * depth * COLUMNS, span = divide_up(depth, WIDTH) * WIDTH, wide = panels * COLUMNS;
   float *packed = scratch(SHARED, panels * (size + COLUMNS)), *biases = packed + panels * size;
   std::fill_n(biases, wide, 0.0f);
   if (bias) std::copy_n(bias, filters, biases);
-  parallel(panels * depth, [&](int64_t task) {  // G w Gᵀ: for each panel and place a matrix
-    const int64_t panel = task / depth, c = task % depth;
-    for (int64_t f = panel * COLUMNS; f < (panel + 1) * COLUMNS; f += WIDTH) {
-      const int64_t count = std::clamp<int64_t>(filters - f, 0, WIDTH);
-      transform<FromKernel>(
+  parallel(depth, [&](int64_t c) {  // G w Gᵀ: for each panel and place a matrix
+    for (int64_t f = 0; f < wide; f += WIDTH) {
+      float* to = packed + f / COLUMNS * size + c * COLUMNS + f % COLUMNS;
+      transform<OfKernel>(
           [&](int i, int j) {
-            if (!is_mirrored) return get(weights + ((i * 3 + j) * depth + c) * filters + f, count);
-            float values[WIDTH] = {};
-            for (int64_t k = 0; k < count; k++) values[k] = weights[((8 - i * 3 - j) * filters + f + k) * depth + c];
-            return load(values);
+            if (!is_mirrored) return get(weights + ((i * TAPS + j) * depth + c) * filters + f, filters - f);
+            float column[WIDTH] = {};
+            for (int64_t k = 0; k < std::min<int64_t>(WIDTH, filters - f); k++)
+              column[k] = weights[(((2 - i) * TAPS + 2 - j) * filters + f + k) * depth + c];
+            return load(column);
           },
-          [&](int i, int j, Vec value) {
-            store(packed + panel * size + ((i * WINDOW + j) * depth + c) * COLUMNS + f % COLUMNS, value);
-          });
+          [&](int i, int j, Vec value) { store(to + (i * WINDOW + j) * depth * COLUMNS, value); });
     }
   });
-  const Grid grid(y.height, y.width);
-  const int64_t tiles = y.count * grid.down * grid.across;
-  parallel(divide_up(tiles, BLOCK), [&](int64_t task) {
-    const int64_t begin = task * BLOCK, count = std::min(BLOCK, tiles - begin);
-    float *windows = scratch(TILES, PLACES * (BLOCK * (span + wide) + span)), *products = windows + PLACES * BLOCK * span;
-    float* room = products + PLACES * BLOCK * wide;
-    for (int64_t i = 0; i < count; i++) {
-      const int64_t tile = begin + i;
-      transform_window(
-          square<WINDOW>(x, grid.image(tile), grid.row(tile) - padding, grid.column(tile) - padding, room), span,
-          windows + i * span, BLOCK * span);
-    }
-    for (int64_t i = 0; i < panels * PLACES; i++) {
-      const int64_t panel = i / PLACES, place = i % PLACES;
-      for (int64_t r = 0; r < count; r += ROWS)  // rows beyond the last tile are multiplied and not used
-        multiply_tiles(products + (place * BLOCK + r) * wide + panel * COLUMNS, wide,
-                       windows + (place * BLOCK + r) * span, span, packed + i * depth * COLUMNS, depth);
-    }
-    for (int64_t i = 0; i < count; i++) {
-      const int64_t tile = begin + i, row = grid.row(tile), column = grid.column(tile);
-      const int64_t corner = ((grid.image(tile) * y.height + row) * y.width + column) * filters;
-      const int64_t bottom = y.height - row, right = y.width - column;
-      for (int64_t f = 0; f < filters; f += WIDTH) {
-        const Vec shift = load(biases + f);
-        transform<ToOutput>(
-            [&](int i2, int j) { return load(products + ((i2 * WINDOW + j) * BLOCK + i) * wide + f); },
-            [&](int i2, int j, Vec value) {
-              if (i2 >= bottom || j >= right) return;
-              const int64_t at = corner + (i2 * y.width + j) * filters + f;
-              value = larger(value + shift, Vec{} + least);
-              if (gate) value = get(gate + at, filters - f) > 0 ? value : Vec{};
-              put(y.data + at, value, filters - f);
-            });
+  const Grid grid(y);
+  const Output output = {y, biases, gate, least};
+  const auto window = [&](int64_t tile) {
+    const Corner corner = grid.at(tile);
+    return Corner{corner.image, corner.row - padding, corner.column - padding};
+  };
+  parallel(divide_up(grid.count, BLOCK), [&](int64_t task) {
+    const int64_t begin = task * BLOCK, count = std::min(BLOCK, grid.count - begin), steps = panels * PLACES;
+    float* windows = scratch(TILES, PLACES * (step(span) + step(wide) + span));
+    float *products = windows + PLACES * step(span), *copy = products + PLACES * step(wide);
+    for (int64_t i = 0; i < count; i++) transform_window(x, window(begin + i), copy, windows + i * span);
+    for (int64_t i = 0; i < steps; i++) {
+      for (int64_t k = begin + BLOCK * i / steps; k < begin + BLOCK * (i + 1) / steps; k++) {
+        prefetch<true>(y, y.data, grid.at(k));
+        if (gate) prefetch<false>(y, gate, grid.at(k));
+        const Corner next = window(k + BLOCK);  // of its window, tiles before it have had the first rows and columns
+        prefetch<false>(x, x.data, {next.image, next.row + 2, next.column + 2});
       }
+      const float* left = windows + i % PLACES * step(span);
+      float* to = products + i % PLACES * step(wide) + i / PLACES * COLUMNS;
+      for (int64_t r = 0; r < count; r += ROWS)  // what is computed for tiles beyond the last one is not used
+        multiply_tiles(to + r * wide, wide, left + r * span, span, packed + i * depth * COLUMNS, depth);
     }
+    for (int64_t i = 0; i < count; i++) output.write(products + i * wide, wide, grid.at(begin + i));
   });
 }
 
-namespace {
-
-// sums (R × COLUMNS) = or += R columns of the left side, transposed, · a panel
-template <int R = ROWS>
-void add_tile(int64_t rows, float* sums, bool begins, const float* left, int64_t step, const float* right,
-              int64_t depth) {
-  if (rows == R) {
-    Vec sum[R][2];
-#pragma GCC unroll 32
-    for (int i = 0; i < 2 * R; i++) sum[i / 2][i % 2] = begins ? Vec{} : load(sums + i * WIDTH);
-    multiply(sum, left, 1, step, right, depth);
-#pragma GCC unroll 32
-    for (int i = 0; i < 2 * R; i++) store(sums + i * WIDTH, sum[i / 2][i % 2]);
-  } else if constexpr (R > 1) {
-    add_tile<R - 1>(rows, sums, begins, left, step, right, depth);
-  }
-}
-
-}  // namespace
-
+// A task sums over a group of tiles; then the sums of the groups are added in their order.
 void weights(const Images& x, const Images& gradient, float* result, float* bias) {
   const int64_t channels = x.channels, filters = gradient.channels, panels = divide_up(filters, COLUMNS);
-  const int64_t span = round_up(channels, WIDTH), wide = panels * COLUMNS, size = PLACES * channels * wide + wide;
-  const Grid grid(gradient.height, gradient.width);
-  const int64_t tiles = x.count * grid.down * grid.across, parts = divide_up(channels, ROWS);
+  const int64_t span = divide_up(channels, WIDTH) * WIDTH, wide = panels * COLUMNS, steps = panels * PLACES;
+  const int64_t size = steps * channels * COLUMNS + wide, parts = divide_up(channels, ROWS);
+  const Grid grid(gradient);
   int64_t groups = 1;  // to add up their sums takes time, so that none is small
-  while (groups < 16 && 64 * 2 * groups <= tiles) groups *= 2;
-  float* partial = scratch(SHARED, groups * size);  // for each panel and place a matrix; then the sums for the bias
+  while (groups < 16 && 64 * 2 * groups <= grid.count) groups *= 2;
+  float* partial = scratch(SHARED, groups * size);  // for each panel and place a matrix; and for the bias
   parallel(groups, [&](int64_t group) {
-    const int64_t start = tiles * group / groups, end = tiles * (group + 1) / groups;
-    float *windows = scratch(TILES, PLACES * (BLOCK + 1) * (span + wide)), *slopes = windows + PLACES * BLOCK * span;
-    float *room = slopes + PLACES * BLOCK * wide, *sums = partial + group * size, *totals = sums + size - wide;
+    const int64_t start = grid.count * group / groups, end = grid.count * (group + 1) / groups;
+    float* windows = scratch(TILES, PLACES * (step(span) + span + wide) + steps * step(COLUMNS));
+    float *slopes = windows + PLACES * step(span), *copy = slopes + steps * step(COLUMNS);
+    float *sums = partial + group * size, *totals = sums + size - wide;
     std::fill_n(totals, wide, 0.0f);
     for (int64_t begin = start; begin < end; begin += BLOCK) {
       const int64_t count = std::min(BLOCK, end - begin);
       for (int64_t i = 0; i < count; i++) {
-        const int64_t image = grid.image(begin + i), row = grid.row(begin + i), column = grid.column(begin + i);
-        transform_window(square<WINDOW>(x, image, row, column, room), span, windows + i * span, BLOCK * span);
-        const Square slope = square<TILE>(gradient, image, row, column, room);
-        for (int64_t f = 0; f < filters; f += WIDTH) {
-          float* to = slopes + f / COLUMNS * PLACES * BLOCK * COLUMNS + i * COLUMNS + f % COLUMNS;
-          Vec total = {};
-          transform<FromOutput>(
-              [&](int i2, int j) {
-                const Vec value = slope.at(i2, j, f);
-                total += value;
-                return value;
-              },
-              [&](int i2, int j, Vec value) { store(to + (i2 * WINDOW + j) * BLOCK * COLUMNS, value); });
-          store(totals + f, load(totals + f) + total);
-        }
+        transform_window(x, grid.at(begin + i), copy, windows + i * span);
+        transform_tile(gradient, grid.at(begin + i), copy, slopes + i * COLUMNS, totals);
       }
-      for (int64_t i = 0; i < panels * PLACES; i++) {
+      for (int64_t i = 0; i < steps; i++) {
+        for (int64_t k = begin + BLOCK * (i + steps) / steps; k < begin + BLOCK * (i + steps + 1) / steps; k++) {
+          const Corner next = grid.at(k);
+          prefetch<false>(gradient, gradient.data, next);
+          prefetch<false>(x, x.data, {next.image, next.row + 2, next.column + 2});
+        }
         for (int64_t part = 0; part < parts; part++) {
           const int64_t first = channels * part / parts, rows = channels * (part + 1) / parts - first;
-          add_tile(rows, sums + (i * channels + first) * COLUMNS, begin == start,
-                   windows + i % PLACES * BLOCK * span + first, span, slopes + i * BLOCK * COLUMNS, count);
+          add_tiles(rows, sums + (i * channels + first) * COLUMNS, begin == start,
+                    windows + i % PLACES * step(span) + first, span, slopes + i * step(COLUMNS), count);
         }
       }
     }
   });
-  parallel(panels * (channels + 1), [&](int64_t task) {
-    const int64_t c = task / panels, panel = task % panels;
-    for (int64_t f = panel * COLUMNS; f < std::min(filters, (panel + 1) * COLUMNS); f += WIDTH) {
-      const auto total = [&](const float* from) {
-        Vec sum = {};
-        for (int64_t group = 0; group < groups; group++) sum += load(from + group * size);
-        return sum;
-      };
-      if (c == channels) {
-        put(bias + f, total(partial + size - wide + f), filters - f);
-        continue;
-      }
-      const float* from = partial + (panel * PLACES * channels + c) * COLUMNS + f % COLUMNS;
+  const auto total = [&](const float* from) {
+    Vec sum = {};
+    for (int64_t group = 0; group < groups; group++) sum += load(from + group * size);
+    return sum;
+  };
+  for (int64_t f = 0; f < filters; f += WIDTH) put(bias + f, total(partial + size - wide + f), filters - f);
+  parallel(channels, [&](int64_t c) {
+    for (int64_t f = 0; f < filters; f += WIDTH) {
+      const float* from = partial + (f / COLUMNS * PLACES * channels + c) * COLUMNS + f % COLUMNS;
       transform<ToKernel>([&](int i, int j) { return total(from + (i * WINDOW + j) * channels * COLUMNS); },
                           [&](int i, int j, Vec value) {
-                            put(result + ((i * 3 + j) * channels + c) * filters + f, value, filters - f);
+                            put(result + ((i * TAPS + j) * channels + c) * filters + f, value, filters - f);
                           });
     }
   });

@@ -1,0 +1,88 @@
+// What the kernels on images (count, height, width, channels) share.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "call.h"
+#include "simd.h"
+
+struct Images {
+  float* data;
+  int64_t count, height, width, channels;
+  explicit Images(const Array& array)
+      : data(array.data), count(array.dims[0]), height(array.dims[1]), width(array.dims[2]), channels(array.dims[3]) {}
+  int64_t at(int64_t image, int64_t row, int64_t column) const {
+    return ((image * height + row) * width + column) * channels;
+  }
+};
+
+inline int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+// The first floats of a vector; the others are zero.
+inline Vec get(const float* from, int64_t count) {
+  if (count >= WIDTH) return load(from);
+  float values[WIDTH] = {};
+  for (int64_t i = 0; i < count; i++) values[i] = from[i];
+  return load(values);
+}
+
+inline void put(float* to, Vec value, int64_t count) {
+  if (count >= WIDTH) return store(to, value);
+  float values[WIDTH];
+  store(values, value);
+  for (int64_t i = 0; i < count; i++) to[i] = values[i];
+}
+
+// The same for a row of a panel.
+inline void get(Vec (&values)[2], const float* from, int64_t width) {
+  values[0] = get(from, width);
+  values[1] = get(from + WIDTH, width - WIDTH);
+}
+
+inline void put(const Vec (&values)[2], float* to, int64_t width) {
+  put(to, values[0], width);
+  put(to + WIDTH, values[1], width - WIDTH);
+}
+
+// Columns of a matrix, row by row; and add them up.
+inline void pack(float* panel, float* sums, const float* from, int64_t rows, int64_t stride, int64_t width) {
+  Vec total[2] = {load(sums), load(sums + WIDTH)};
+  for (; rows > 0; rows--, panel += COLUMNS, from += stride) {
+    Vec values[2];
+    get(values, from, width);
+    put(values, panel, COLUMNS);
+    for (int c = 0; c < 2; c++) total[c] += values[c];
+  }
+  put(total, sums, COLUMNS);
+}
+
+// The sums of a tile whose left rows lie anywhere: sum[r][c] += Σ_k a[r][place(k)] · b[(k · C + c) · WIDTH …]
+template <int R, int C, class Place>
+inline __attribute__((always_inline)) void multiply(Vec (&sum)[R][C], const float* const (&a)[R], Place place,
+                                                    const float* b, int64_t depth) {
+  for (int64_t k = 0; k < depth; k++, b += C * WIDTH) {
+    const int64_t at = place(k);
+    Vec right[C];
+#pragma GCC unroll 2
+    for (int c = 0; c < C; c++) right[c] = load(b + c * WIDTH);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; r++) {
+      const Vec left = a[r][at] - Vec{};
+#pragma GCC unroll 2
+      for (int c = 0; c < C; c++) sum[r][c] += left * right[c];
+    }
+  }
+}
+
+constexpr int64_t LINE = 16;  // floats that are fetched together
+
+// Memory that is needed soon: fetch its next part out of so many, while there is other work.
+struct Ahead {
+  const float* data;
+  int64_t size;
+  void prefetch(int64_t part, int64_t parts) const {
+    for (int64_t i = size * part / parts / LINE; i < size * (part + 1) / parts / LINE; i++)
+      __builtin_prefetch(data + i * LINE, 0, 2);
+  }
+};

@@ -148,7 +148,7 @@ void add_tiles(int64_t rows, float* sums, bool begins, const float* left, int64_
 bool is_faster(int64_t kernel, int64_t stride, const Images& from, const Images& to) {
   // Direct sums take 9 products for each pixel of the smaller images. A tile takes 36, and its transforms take time.
   const int64_t pixels = to.count * std::min(from.height, to.height) * std::min(from.width, to.width);
-  return kernel == TAPS && stride == 1 && std::min(from.channels, to.channels) >= 16 && pixels >= 5 * Grid(to).count;
+  return kernel == TAPS && stride == 1 && std::min(from.channels, to.channels) >= 16 && pixels >= 6 * Grid(to).count;
 }
 
 void convolve(const Images& x, int64_t padding, const float* weights, bool is_mirrored, const float* bias, float least,

@@ -8,7 +8,6 @@
 #include "call.h"
 #include "images.h"
 #include "pool.h"
-#include "simd.h"
 #include "winograd.h"
 
 namespace {
@@ -122,7 +121,7 @@ KERNEL(smrl_conv) {
   const Array x = call.argument(0), weights = call.argument(1), bias = call.argument(2), y = call.result(0);
   const int64_t stride = call.attribute<int64_t>("stride"), images = x.dims[0], width = x.dims[2], channels = x.dims[3];
   const int64_t kernel = weights.dims[0], filters = weights.dims[3], rows = y.dims[1], columns = y.dims[2];
-  const float least = call.attribute<int64_t>("relu") ? 0 : -__builtin_inff();
+  const float least = call.attribute<int64_t>("relu") ? 0 : NO_LEAST;
   if (winograd::is_faster(kernel, stride, Images(x), Images(y)))
     return winograd::convolve(Images(x), 0, weights.data, false, bias.data, least, nullptr, Images(y));
   const int64_t depth = kernel * kernel * channels, panels = divide_up(filters, COLUMNS);
@@ -160,7 +159,7 @@ KERNEL(smrl_conv_inputs) {
   const int64_t rows = gradient.dims[1], columns = gradient.dims[2], filters = gradient.dims[3];
   const int64_t kernel = weights.dims[0], size = kernel * kernel * filters * COLUMNS;
   if (winograd::is_faster(kernel, stride, Images(gradient), Images(result)))
-    return winograd::convolve(Images(gradient), kernel - 1, weights.data, true, nullptr, -__builtin_inff(),
+    return winograd::convolve(Images(gradient), kernel - 1, weights.data, true, nullptr, NO_LEAST,
                               relu ? x.data : nullptr, Images(result));
   const int64_t panels = divide_up(channels, COLUMNS);
   float *packed = scratch(SHARED, panels * (size + COLUMNS)), *no_bias = packed + panels * size;
@@ -200,7 +199,7 @@ KERNEL(smrl_conv_inputs) {
                     gradient.data + from.at(image, v.start - (down - 1) + v.low, h.start - (across - 1) + h.low),
                     result.data + start, relu ? x.data + start : nullptr, from, to, h.high > h.low ? v.high - v.low : 0,
                     (h.high - h.low) * filters, columns * filters, across * filters * COLUMNS},
-                   {mirrored + skipped, no_bias, size, channels, -__builtin_inff()});
+                   {mirrored + skipped, no_bias, size, channels, NO_LEAST});
         }
       }
       mirrored += down * across * filters * COLUMNS;

@@ -7,7 +7,6 @@
 #include "call.h"
 #include "images.h"
 #include "pool.h"
-#include "simd.h"
 #include "winograd.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "call.h"
-#include "simd.h"
+#include "tile.h"
 
 struct Images {
   float* data;
@@ -16,8 +16,6 @@ struct Images {
     return ((image * height + row) * width + column) * channels;
   }
 };
-
-inline int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
 // The first floats of a vector; the others are zero.
 inline Vec get(const float* from, int64_t count) {
@@ -34,12 +32,7 @@ inline void put(float* to, Vec value, int64_t count) {
   for (int64_t i = 0; i < count; i++) to[i] = values[i];
 }
 
-// The same for a row of a panel.
-inline void get(Vec (&values)[2], const float* from, int64_t width) {
-  values[0] = get(from, width);
-  values[1] = get(from + WIDTH, width - WIDTH);
-}
-
+// A row of a panel.
 inline void put(const Vec (&values)[2], float* to, int64_t width) {
   put(to, values[0], width);
   put(to + WIDTH, values[1], width - WIDTH);

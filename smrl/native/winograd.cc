@@ -97,7 +97,7 @@ void transform_tile(const Images& gradient, const Corner& corner, float* copy, f
 }
 
 // What becomes of the products of a tile: max(Aᵀ m A + bias, least), and zero where the gate is not positive.
-struct Output {
+struct Result {
   const Images& y;
   const float *bias, *gate;
   float least;
@@ -117,31 +117,6 @@ struct Output {
     }
   }
 };
-
-// The products of ROWS tiles with a panel of weights, at one place.
-__attribute__((noinline)) void multiply_tiles(float* to, int64_t stride, const float* left, int64_t row,
-                                              const float* right, int64_t depth) {
-  Vec sum[ROWS][2] = {};
-  multiply(sum, left, row, 1, right, depth);
-#pragma GCC unroll 16
-  for (int r = 0; r < ROWS; r++) put(sum[r], to + r * stride, COLUMNS);
-}
-
-// sums (rows × COLUMNS) = or += the product of so many channels of the tiles with a panel, at one place
-template <int R = ROWS>
-void add_tiles(int64_t rows, float* sums, bool begins, const float* left, int64_t step, const float* right,
-               int64_t count) {
-  if (rows == R) {
-    Vec sum[R][2];
-#pragma GCC unroll 32
-    for (int i = 0; i < 2 * R; i++) sum[i / 2][i % 2] = begins ? Vec{} : load(sums + i * WIDTH);
-    multiply(sum, left, 1, step, right, count);
-#pragma GCC unroll 32
-    for (int i = 0; i < 2 * R; i++) store(sums + i * WIDTH, sum[i / 2][i % 2]);
-  } else if constexpr (R > 1) {
-    add_tiles<R - 1>(rows, sums, begins, left, step, right, count);
-  }
-}
 
 }  // namespace
 
@@ -173,7 +148,7 @@ void convolve(const Images& x, int64_t padding, const float* weights, bool is_mi
     }
   });
   const Grid grid(y);
-  const Output output = {y, biases, gate, least};
+  const Result result = {y, biases, gate, least};
   const auto window = [&](int64_t tile) {
     const Corner corner = grid.at(tile);
     return Corner{corner.image, corner.row - padding, corner.column - padding};
@@ -193,9 +168,10 @@ void convolve(const Images& x, int64_t padding, const float* weights, bool is_mi
       const float* left = windows + i % PLACES * step(span);
       float* to = products + i % PLACES * step(wide) + i / PLACES * COLUMNS;
       for (int64_t r = 0; r < count; r += ROWS)  // what is computed for tiles beyond the last one is not used
-        multiply_tiles(to + r * wide, wide, left + r * span, span, packed + i * depth * COLUMNS, depth);
+        tile<ROWS, 2, false>({left + r * span, span}, packed + i * depth * COLUMNS, COLUMNS, depth,
+                             {to + r * wide, wide, COLUMNS});
     }
-    for (int64_t i = 0; i < count; i++) output.write(products + i * wide, wide, grid.at(begin + i));
+    for (int64_t i = 0; i < count; i++) result.write(products + i * wide, wide, grid.at(begin + i));
   });
 }
 
@@ -228,8 +204,9 @@ void weights(const Images& x, const Images& gradient, float* result, float* bias
         }
         for (int64_t part = 0; part < parts; part++) {
           const int64_t first = channels * part / parts, rows = channels * (part + 1) / parts - first;
-          add_tiles(rows, sums + (i * channels + first) * COLUMNS, begin == start,
-                    windows + i % PLACES * step(span) + first, span, slopes + i * step(COLUMNS), count);
+          float* to = sums + (i * channels + first) * COLUMNS;
+          tile_of<true>(rows, {windows + i % PLACES * step(span) + first, span}, slopes + i * step(COLUMNS), COLUMNS,
+                        count, {to, COLUMNS, COLUMNS, begin == start ? nullptr : to, COLUMNS});
         }
       }
     }

@@ -47,7 +47,7 @@ void product(int64_t rows, int64_t depth, const float* left, const Output& all, 
             out.start = sums, out.start_stride = span;
           else if (all.start)
             out.start = all.start + j;
-          tile_of<false>(tall, {left + (top + r) * depth + k, depth}, packed + i * DEPTH * COLUMNS, span, part, out);
+          tile<false>(tall, {left + (top + r) * depth + k, depth}, packed + i * DEPTH * COLUMNS, span, part, out);
         }
       }
     }

@@ -168,8 +168,8 @@ void convolve(const Images& x, int64_t padding, const float* weights, bool is_mi
       const float* left = windows + i % PLACES * step(span);
       float* to = products + i % PLACES * step(wide) + i / PLACES * COLUMNS;
       for (int64_t r = 0; r < count; r += ROWS)  // what is computed for tiles beyond the last one is not used
-        tile<ROWS, 2, false>({left + r * span, span}, packed + i * depth * COLUMNS, COLUMNS, depth,
-                             {to + r * wide, wide, COLUMNS});
+        tile<false>(ROWS, {left + r * span, span}, packed + i * depth * COLUMNS, COLUMNS, depth,
+                    {to + r * wide, wide, COLUMNS});
     }
     for (int64_t i = 0; i < count; i++) result.write(products + i * wide, wide, grid.at(begin + i));
   });
@@ -205,8 +205,8 @@ void weights(const Images& x, const Images& gradient, float* result, float* bias
         for (int64_t part = 0; part < parts; part++) {
           const int64_t first = channels * part / parts, rows = channels * (part + 1) / parts - first;
           float* to = sums + (i * channels + first) * COLUMNS;
-          tile_of<true>(rows, {windows + i % PLACES * step(span) + first, span}, slopes + i * step(COLUMNS), COLUMNS,
-                        count, {to, COLUMNS, COLUMNS, begin == start ? nullptr : to, COLUMNS});
+          tile<true>(rows, {windows + i % PLACES * step(span) + first, span}, slopes + i * step(COLUMNS), COLUMNS,
+                     count, {to, COLUMNS, COLUMNS, begin == start ? nullptr : to, COLUMNS});
         }
       }
     }

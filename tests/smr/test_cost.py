@@ -1,5 +1,6 @@
 """What an update costs, counted and not timed: a loss of speed shows here on any machine."""
 
+import collections
 import functools
 import itertools
 import re
@@ -149,6 +150,13 @@ def test_an_update_computes_no_more_than_its_pseudo_code(name: str, monkeypatch:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nor_do_its_kernels(name: str) -> None:
     assert counted(name) / floor(name) == pytest.approx(1, abs=0.03)
+
+
+@pytest.mark.skipif(not library.is_available(), reason="there is no C++ compiler, or no CPU")
+def test_an_update_is_few_kernels() -> None:
+    """In SAC, eight of networks, which take all members and layers at once, three of Adam and one of the targets."""
+    names = re.findall(r"custom_call_target=\"smrl_(\w+)\"", compiled_update("sac").as_text())
+    assert collections.Counter(names) == {"perceptrons": 5, "perceptrons_back": 3, "adam": 3, "follow": 1}
 
 
 def whole_step(name: str) -> tuple[Any, Any, Transition]:

@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Record
+from benchmarks.harness import PATIENCE, Record, patience
 from smrl import machine
 
 PACKAGES = (
@@ -62,6 +62,7 @@ def write(folder: Path, records: Sequence[Record]) -> None:
         "cpu": machine.processor(),
         "cores": machine.cores(),
         "peak_gflops": peak,
+        "patience": patience(),
     }
     folder.mkdir(parents=True, exist_ok=True)
     document = facts | {"results": [record.to_json() for record in records]}
@@ -74,9 +75,11 @@ def page(facts: dict[str, Any], records: Sequence[Record]) -> str:
     judged = [record for record in records if record.met is not None]
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
     peaks = ", ".join(f"{value:.0f} GFLOP/s on {name}" for name, value in facts["peak_gflops"].items())
+    hurry = "" if facts["patience"] == 1 else f" The last sections were measured with {PATIENCE}={facts['patience']:g}."
     parts = [
         INTRODUCTION,
-        f"CPU: {facts['cpu']}, {facts['cores']} cores; matrix multiplication: {peaks or 'not measured'}. {versions}.\n",
+        f"CPU: {facts['cpu']}, {facts['cores']} cores; matrix multiplication: {peaks or 'not measured'}. {versions}."
+        f"{hurry}\n",
         f"## Targets: {sum(bool(record.met) for record in judged)} of {len(judged)} met\n",
         "![Results over their targets](results.png)\n",
         table(judged),

@@ -53,7 +53,7 @@ void tile(int64_t rows, const Left& left, const float* right, int64_t stride, in
 struct Right {
   const float* data;
   int64_t stride, width;
-  int64_t step = 1;  // between the first floats of neighbouring columns that begin panels, per column
+  int64_t step = 1;  // floats from one panel to the next, over COLUMNS
   const float* rest = nullptr;
 };
 

@@ -36,10 +36,14 @@ class Clock:
     """A time that only calls make pass, in place of the harness's."""
 
     def __init__(self) -> None:
-        self.now, self.order = 0.0, list[str]()
+        self.now, self.order, self.rests = 0.0, list[str](), 0
 
     def perf_counter(self) -> float:
         return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """A rest, which takes no time here."""
+        self.rests += 1
 
     def call(self, name: str, *seconds: float) -> Callable[[], None]:
         """A call that takes these seconds, one after another and the last of them ever after."""
@@ -63,6 +67,7 @@ def test_turns_are_taken_by_all_in_order(clock: Clock) -> None:
     times = interleaved({"a": clock.call("a", 9.0, 1.0), "b": clock.call("b", 9.0, 2.0)}, limit=100)
     assert times == {"a": [1.0] * 6, "b": [2.0] * 6}  # the first turn is not counted
     assert clock.order == ["a", "b"] * 7
+    assert clock.rests == len(clock.order)  # before every turn
 
 
 def test_turns_go_on_until_the_interval_is_narrow(clock: Clock) -> None:

@@ -5,22 +5,27 @@ namespace {
 // out = left · right, of R rows and C vectors; rows of the right side, (depth × C · WIDTH), lie `stride` apart.
 template <int R, int C, bool BY_COLUMNS>
 void sized_tile(const Left& left, const float* right, int64_t stride, int64_t depth, const Output& out) {
+  constexpr int GROUPS = (R + 3) / 4;
   Vec sum[R][C] = {};
   if (out.start) {
 #pragma GCC unroll 16
     for (int r = 0; r < R; r++) get(sum[r], out.start + r * out.start_stride, out.width);
   }
+  const float* rows[GROUPS];  // every fourth; a pointer for each row would take more registers than there are
+#pragma GCC unroll 4
+  for (int i = 0; i < GROUPS; i++) rows[i] = left.data + 4 * i * (BY_COLUMNS ? 1 : left.stride);
   for (int64_t k = 0; k < depth; k++, right += stride) {
     Vec factor[C];
 #pragma GCC unroll 2
     for (int c = 0; c < C; c++) factor[c] = load(right + c * WIDTH);
-    const float* column = BY_COLUMNS ? left.data + k * left.stride : left.data + k;
 #pragma GCC unroll 16
     for (int r = 0; r < R; r++) {
-      const Vec one = column[BY_COLUMNS ? r : r * left.stride] - Vec{};
+      const Vec one = rows[r / 4][r % 4 * (BY_COLUMNS ? 1 : left.stride)] - Vec{};
 #pragma GCC unroll 2
       for (int c = 0; c < C; c++) sum[r][c] += one * factor[c];
     }
+#pragma GCC unroll 4
+    for (int i = 0; i < GROUPS; i++) rows[i] += BY_COLUMNS ? left.stride : 1;
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; r++) {

@@ -18,13 +18,13 @@ from benchmarks.harness import Call, Record, cores, interleaved, median_of, rati
 from benchmarks.peers import LIBRARIES, peers
 from smrl import machine
 from smrl.envs import make as envs
-from smrl.runs.directory import RunDirectory
+from smrl.runs.paths import RunDirectory
+from smrl.settings import RunOptions
 from smrl.studies.presets import resolve
 from smrl.training.evaluator import Evaluator
-from smrl.training.interruption import Interruption
-from smrl.training.loop import Hooks, Trainer
+from smrl.training.loop import Callbacks, Trainer
 from smrl.training.progress import Board
-from smrl.training.session import Session
+from smrl.training.signals import SignalHandler
 
 SECTION = "End to end: SAC on HalfCheetah-v4"
 CORES = (2,)
@@ -39,13 +39,15 @@ def training(reuse: int) -> Iterator[Trainer]:
     settings = resolve("sac", ENV, reuse=reuse, warmup=WARMUP, eval_every=10**9)
     make_env = partial(envs.make, ENV)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as resources:
-        session = Session(runs=Path(folder), quiet=True, checkpoint_seconds=1e9)
+        session = RunOptions(runs=Path(folder), quiet=True, checkpoint_seconds=1e9)
         directory = RunDirectory.of(settings, session.runs)
         resources.enter_context(directory.locked())
         with contextlib.closing(make_env()) as env:
             directory.write_config(settings, env.spec, None, machine.threads())
-        meter = Board(quiet=True).meter("", 1)
-        trainer = Trainer(settings, session, directory, make_env, meter, Hooks(), Interruption(meter.say), resources)
+        progress = Board(quiet=True).progress("", 1)
+        trainer = Trainer(
+            settings, session, directory, make_env, progress, Callbacks(), SignalHandler(progress.notify), resources
+        )
         advance(trainer, WARMUP + 10)
         yield trainer
 
@@ -91,7 +93,7 @@ def speeds(title: str, seconds: dict[str, list[float]], reuse: int) -> list[Reco
 def evaluation(trainer: Trainer) -> Callable[[], Any]:
     """An evaluation as the trainer makes it."""
     evaluator = Evaluator(trainer.make_env, EPISODES, seed=0)
-    policy = trainer.learner.exploit.bind(trainer.learner.learned.state)
+    policy = trainer.agent.exploit.bind(trainer.agent.learned.state)
     return lambda: evaluator(lambda obs: np.asarray(policy(obs)))
 
 
@@ -107,8 +109,8 @@ def outside_updates() -> list[Record]:
                 bare.reset()
 
     with training(1) as trainer:
-        trainer.learner.take_metrics()  # those to come have no names
-        trainer.learner._learn = lambda learned, batches, step, env_step: (learned, {})  # type: ignore[assignment]
+        trainer.agent.take_metrics()  # those to come have no names
+        trainer.agent._learn = lambda learned, batches, step, env_step: (learned, {})  # type: ignore[assignment]
         calls: dict[str, Callable[[], Any]] = {"step": partial(advance, trainer, len(actions)), "environment": play}
         times = {
             who: [value * 1e3 / len(actions) for value in values] for who, values in interleaved(calls, 10).items()

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Record, median_of
-from smrl.envs import dmc
 from smrl.envs.environment import Environment
 from smrl.envs.make import make
+from smrl.envs.suites import dmc
 
 SECTION = "Environments: one step of the simulator alone, and in training"
 CORES = (1,)

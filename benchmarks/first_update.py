@@ -5,19 +5,19 @@ import sys
 
 from smrl.cli.main import main
 from smrl.memory.replay import Replay
+from smrl.training.agent import Agent
 from smrl.training.clock import Moment
-from smrl.training.learner import Learner
 
-learn = Learner.learn
+learn = Agent.learn
 
 
-def learn_once(self: Learner, replay: Replay, moment: Moment) -> None:
+def learn_once(self: Agent, replay: Replay, moment: Moment) -> None:
     """Learn, and end the process at once."""
     learn(self, replay, moment)
     os._exit(0)
 
 
 if __name__ == "__main__":
-    Learner.learn = learn_once  # type: ignore[method-assign]
+    Agent.learn = learn_once  # type: ignore[method-assign]
     main(sys.argv[1:])
     sys.exit("no update was made")

@@ -9,10 +9,10 @@ import numpy as np
 from gymnasium import Env
 
 from benchmarks.harness import Record, median_of
-from smrl.envs import dmc
 from smrl.envs.make import make
-from smrl.envs.pixels import Pixels
 from smrl.envs.repeat import ActionRepeat
+from smrl.envs.suites import dmc
+from smrl.envs.suites.pixels import Pixels
 from smrl.memory.replay import Replay
 from smrl.types import ArraySpec, Continuous, Discrete, Spec
 

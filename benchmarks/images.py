@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from benchmarks import ours
 from benchmarks.harness import Call, Record, interleaved, median_of, ratio
 from benchmarks.peers import LIBRARIES, peers
-from smrl.nn.encoders import Encoder, side_after
+from smrl.nn.vision import Encoder, side_after
 from smrl.types import ArraySpec, Continuous, Spec
 
 SECTION = "Images of 84 × 84, one core"

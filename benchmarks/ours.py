@@ -10,12 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from smrl.algorithms import registry
-from smrl.native import library
-from smrl.nn import convolution
-from smrl.nn.convolution import convolve_by_xla
+from smrl.kernels import convolution, library
+from smrl.kernels.convolution import convolve_by_xla
 from smrl.smr.loop import learner, start
 from smrl.smr.rules import rule_of
-from smrl.types import ArraySpec, Continuous, Discrete, Spec, Tick, Transition
+from smrl.types import ArraySpec, Continuous, Discrete, Spec, Transition, UpdateContext
 
 VECTORS = Spec(ArraySpec((17,)), Continuous(6))  # HalfCheetah and Walker2d
 IMAGES = Spec(ArraySpec((84, 84, 9), "uint8", 3), Continuous(6))
@@ -101,8 +100,8 @@ def flop(case: Case) -> float:
 
     def count(step: int, index: int) -> float:
         # constants, so that XLA knows which branch is taken
-        tick = Tick(jnp.asarray(step), jnp.asarray(index), rounds, key, jnp.asarray(1))
-        update = jax.jit(lambda state, batch: algorithm.update(state, batch, tick, key))
+        context = UpdateContext(jnp.asarray(step), jnp.asarray(index), rounds, key, jnp.asarray(1))
+        update = jax.jit(lambda state, batch: algorithm.update(state, batch, context, key))
         with (
             mock.patch.object(convolution, "convolve", convolve_by_xla),
             mock.patch.object(library, "fits", return_value=False),

@@ -7,8 +7,7 @@ import time
 from typing import IO
 
 from benchmarks.harness import patience
-from smrl import machine
-from smrl.runs import runtime
+from smrl import machine, runtime
 
 REUSE, SECONDS = 10, 4.0
 

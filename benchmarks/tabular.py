@@ -6,8 +6,8 @@ import numpy as np
 
 from benchmarks.harness import Record, median_of, ratio
 from smrl.cli.tabular import Tabular, Task, settings_of, tables, title
-from smrl.tabular.learning import Settings, learn
-from smrl.tabular.mdp import GridTask
+from smrl.paper.tabular.learning import Settings, learn
+from smrl.paper.tabular.mdp import GridTask
 
 SECTION = "Tabular Q-learning and Q-SMR, five seeds at once, against a plain Python loop"
 CORES = (1,)

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from smrl.runs import runtime
+from smrl import runtime
 
 
 def main(section: str, cores: int, quick: bool, path: Path) -> None:

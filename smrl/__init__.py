@@ -7,28 +7,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from smrl.api import train
     from smrl.errors import SmrlError
-    from smrl.runs.policy import Policy
-    from smrl.runs.run import Run, load
     from smrl.smr.loop import reuse
     from smrl.studies.presets import Preset, Row
     from smrl.studies.registration import register
-    from smrl.studies.train import train
     from smrl.training.evaluator import evaluate
     from smrl.training.play import play
+    from smrl.training.policy import Policy
+    from smrl.training.run import Run, load
 
 _HOMES = {
-    "Policy": "smrl.runs.policy",
+    "Policy": "smrl.training.policy",
     "Preset": "smrl.studies.presets",
     "Row": "smrl.studies.presets",
-    "Run": "smrl.runs.run",
+    "Run": "smrl.training.run",
     "SmrlError": "smrl.errors",
     "evaluate": "smrl.training.evaluator",
-    "load": "smrl.runs.run",
+    "load": "smrl.training.run",
     "play": "smrl.training.play",
     "register": "smrl.studies.registration",
     "reuse": "smrl.smr.loop",
-    "train": "smrl.studies.train",
+    "train": "smrl.api",
 }
 
 __all__ = ["Policy", "Preset", "Row", "Run", "SmrlError", "evaluate", "load", "play", "register", "reuse", "train"]

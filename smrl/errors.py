@@ -19,7 +19,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {by_lower_case[close[0]]}?" if close else ""
 
 
-def require(condition: bool, sentence: str) -> None:
+def require(condition: bool, message: str) -> None:
     """Raise SmrlError with this sentence unless the condition holds."""
     if not condition:
-        raise SmrlError(sentence)
+        raise SmrlError(message)

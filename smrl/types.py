@@ -147,7 +147,7 @@ class Transition(NamedTuple):
     next_obs: Any  # (batch, *obs)
 
 
-class Tick(NamedTuple):
+class UpdateContext(NamedTuple):
     """When an update happens; the same for all reuses of one batch."""
 
     step: Array  # learning steps, from 1
@@ -166,7 +166,7 @@ class Appraisal(NamedTuple):
     alpha: Array  # the temperature, zero where there is none
 
 
-def _unchanged(state: State, tick: Tick) -> State:
+def _unchanged(state: State, context: UpdateContext) -> State:
     return state
 
 
@@ -177,10 +177,10 @@ class Algorithm(Generic[State]):
     init: Callable[[Key], State]
     explore: Callable[[State, Any, Array, Key], Array]  # state, obs, agent steps so far, key → action while training
     exploit: Callable[[State, Any], Array]  # state, obs → action of the greedy policy
-    update: Callable[[State, Transition, Tick, Key], tuple[State, Metrics]]  # ONE update on ONE batch
+    update: Callable[[State, Transition, UpdateContext, Key], tuple[State, Metrics]]  # ONE update on ONE batch
     td_error: Callable[[State, Transition, Key], Array]  # state, batch, key → Q − target, (batch,); learns nothing
     appraise: Callable[[State, Any, Key], Appraisal]  # state, obs, key → for the estimation bias
-    settle: Callable[[State, Tick], State] = _unchanged  # once after all updates of a learning step
+    after_updates: Callable[[State, UpdateContext], State] = _unchanged  # once after all updates of a learning step
     reset: Callable[[State, Key], State] | None = None  # a periodic reset; None: a new init
     rounds: int = 1  # fresh batches that one pass over all networks takes
     learn_every: int = 1  # agent steps per learning step

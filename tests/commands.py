@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parent
+PYTHONPATH = f"{TESTS}{os.pathsep}{TESTS.parent}"  # the modules that tests name, and the package under test
 
 
 def start(*words: object, **environment: str) -> subprocess.Popen[str]:
     """Start a command; what it prints goes to its pipes."""
     return subprocess.Popen(
         [sys.executable, "-m", "smrl", *map(str, words)],
-        env=os.environ | {"PYTHONPATH": str(TESTS)} | environment,
+        env=os.environ | {"PYTHONPATH": PYTHONPATH} | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -7,8 +7,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from smrl import machine
-from smrl.runs import runtime
+from smrl import machine, runtime
 
 os.environ.setdefault(machine.THREADS, "1")
 os.environ.setdefault(runtime.XLA_THREADS, "1")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from smrl.nn.gradients import Trained
+from smrl.nn.optimiser import TrainState
 from smrl.types import Spec, Transition
 
 Floats = npt.NDArray[np.float64]
@@ -99,7 +99,7 @@ def augmented(data: Transition, augmentation: str, shift_key: Any, batch_key: An
 
 
 def assert_first_step(
-    loss: Callable[[Named], float], params: Named, before: Trained, after: Trained, learning_rate: float
+    loss: Callable[[Named], float], params: Named, before: TrainState, after: TrainState, learning_rate: float
 ) -> None:
     """Adam's first step down the loss: its first moment is a tenth of the gradient, and every parameter moves by the
     learning rate against the sign of its gradient. Some places of every array are tried."""

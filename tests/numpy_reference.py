@@ -99,7 +99,7 @@ def step_adam(adam: Adam, gradient: Network, rate: float) -> Adam:
     return Adam(values, mu, nu, count)
 
 
-def soft_update(target: Network, online: Network, tau: float) -> Network:
+def polyak_update(target: Network, online: Network, tau: float) -> Network:
     """θ′ ← τ θ + (1 − τ) θ′."""
     return [tau * new + (1.0 - tau) * old for old, new in zip(target, online, strict=True)]
 
@@ -206,8 +206,8 @@ def step_critics(state: State, batch: Batch, value: Floats, rate: float) -> tupl
 def move_targets(state: State, tau: float) -> State:
     """The soft update of all targets that there are."""
     pairs = zip(state.target_critics, state.critics, strict=True)
-    critics = [soft_update(target, critic.values, tau) for target, critic in pairs]
-    actor = soft_update(state.target_actor, state.actor.values, tau) if state.target_actor else []
+    critics = [polyak_update(target, critic.values, tau) for target, critic in pairs]
+    actor = polyak_update(state.target_actor, state.actor.values, tau) if state.target_actor else []
     return replace(state, target_critics=critics, target_actor=actor)
 
 

@@ -27,10 +27,10 @@ from numpy_reference import (
     forward,
     move_targets,
     nearest_kink,
+    polyak_update,
     q_value,
     smallest_q,
     smooth,
-    soft_update,
     step_adam,
     temperature_loss,
 )
@@ -121,8 +121,8 @@ def darc(
     actor_loss, gradient = deterministic_actor_loss(state.actors[pair].values, critic.values, batch.obs)
     actor = step_adam(state.actors[pair], gradient, settings.actor_learning_rate)
 
-    target_actor = soft_update(state.target_actors[pair], actor.values, settings.tau)
-    target_critic = soft_update(state.target_critics[pair], critic.values, settings.tau)
+    target_actor = polyak_update(state.target_actors[pair], actor.values, settings.tau)
+    target_critic = polyak_update(state.target_critics[pair], critic.values, settings.tau)
     state = Pairs(
         actors=put(state.actors, pair, actor),
         critics=put(state.critics, pair, critic),

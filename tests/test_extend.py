@@ -101,7 +101,7 @@ def test_an_environment_and_a_hook(my_module: Any, in_tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "sentence"),
+    ("source", "message"),
     [
         ("def broken(config, spec): ...", "must be annotated with a dataclass"),
         ("broken = 3", "must be a function"),
@@ -115,12 +115,12 @@ def test_an_environment_and_a_hook(my_module: Any, in_tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_algorithm_is_refused(source: str, sentence: str, in_tmp_path: Path) -> None:
+def test_what_is_no_algorithm_is_refused(source: str, message: str, in_tmp_path: Path) -> None:
     name = f"broken{abs(hash(source))}"
     (in_tmp_path / f"{name}.py").write_text(source)
     sys.path.insert(0, str(in_tmp_path))
     try:
-        with pytest.raises(SmrlError, match=sentence):
+        with pytest.raises(SmrlError, match=message):
             presets.resolve(f"{name}:broken", "Pendulum-v1")
     finally:
         sys.path.remove(str(in_tmp_path))

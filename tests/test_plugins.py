@@ -52,7 +52,7 @@ def test_modules_of_the_working_directory_are_found_where_the_user_typed_one() -
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    ("reference", "sentence"),
+    ("reference", "message"),
     [
         ("sac", "'sac' does not name an algorithm: write module:name, as in my_module:my_name"),
         (":sac", "':sac' does not name an algorithm: write module:name"),
@@ -76,11 +76,11 @@ def test_modules_of_the_working_directory_are_found_where_the_user_typed_one() -
         ("__main__:nothing", "nothing is not in the running program: move it into a module of its own"),
     ],
 )
-def test_what_cannot_be_loaded_is_said_in_one_sentence(reference: str, sentence: str) -> None:
+def test_what_cannot_be_loaded_is_said_in_one_sentence(reference: str, message: str) -> None:
     plugins.use_working_directory()
     with pytest.raises(SmrlError) as caught:
         plugins.load(reference, "an algorithm")
-    assert sentence in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from smrl.runs.runtime import XLA_THREADS
+from smrl.runtime import XLA_THREADS
 
 LIBRARIES = {"SBX": "sbx", "SB3": "stable_baselines3"}
 

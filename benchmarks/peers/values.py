@@ -2,7 +2,19 @@
 
 from collections.abc import Callable
 
-from benchmarks.peers.eager import ACTIONS, GAMMA, OBS, adam, descend, mlp, nn, random_batch, repeated, target_of, torch
+from benchmarks.peers.eager import (
+    ACTIONS,
+    GAMMA,
+    OBS,
+    adam,
+    descend,
+    mlp,
+    nn,
+    random_batch,
+    repeated,
+    target_of,
+    torch,
+)
 
 
 def dqn(batch_size: int, reuse: int) -> Callable[[], None]:

@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 
 from benchmarks import ours
-from smrl.native import library
-from smrl.runs import runtime
+from smrl import runtime
+from smrl.kernels import library
 
 
 def learning(name: str, reuse: int) -> Callable[[], None]:

@@ -17,10 +17,11 @@ from smrl.algorithms.parts.acceptance import continuous_control
 from smrl.algorithms.parts.exploration import gaussian_noise
 from smrl.algorithms.parts.hyperparameters import Hyperparameters
 from smrl.algorithms.parts.regression import regress
-from smrl.nn import gradients, losses, targets
-from smrl.nn.gradients import Trained
+from smrl.nn import losses, targets
+from smrl.nn import optimiser as gradients
 from smrl.nn.networks import DeterministicActor, Ensemble
-from smrl.types import Algorithm, Appraisal, Array, Key, Metrics, Params, Spec, Tick, Transition
+from smrl.nn.optimiser import TrainState
+from smrl.types import Algorithm, Appraisal, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import NonNegative, Positive, Share, Sizes
 
 
@@ -46,8 +47,8 @@ class DARC(Hyperparameters):
 class State(NamedTuple):
     """Actors, critics and their targets; the leading axis of every array is the pair."""
 
-    actors: Trained
-    critics: Trained
+    actors: TrainState
+    critics: TrainState
     target_actors: Params
     target_critics: Params
 
@@ -93,9 +94,9 @@ def darc(config: DARC, spec: Spec) -> Algorithm[State]:
         q = two_critics(both(state.critics.params), batch.obs, batch.action).mean(axis=0)
         return q - target(state, batch, *jax.random.split(key))
 
-    def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
+    def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:
         noise_key, target_key, critic_key, actor_key = jax.random.split(key, 4)
-        turn = tick.round % 2
+        turn = context.round % 2
         own, other = pick(state, turn), pick(state, 1 - turn)
         y = target(state, batch, noise_key, target_key)
         other_q = one_critic(other.critics.params, batch.obs, batch.action)
@@ -109,13 +110,13 @@ def darc(config: DARC, spec: Spec) -> Algorithm[State]:
             value = -one_critic(critics.params, batch.obs, actor.apply(params, batch.obs), key=actor_key).mean()
             return value, {"actor_loss": value}
 
-        actors, actor_metrics = gradients.descend(own.actors, actor_loss, actor_optimiser)
+        actors, actor_metrics = gradients.apply_gradient(own.actors, actor_loss, actor_optimiser)
 
         learned = State(
             actors,
             critics,
-            target_actors=targets.soft_update(own.target_actors, actors.params, config.tau),
-            target_critics=targets.soft_update(own.target_critics, critics.params, config.tau),
+            target_actors=targets.polyak_update(own.target_actors, actors.params, config.tau),
+            target_critics=targets.polyak_update(own.target_critics, critics.params, config.tau),
         )
         return put(state, turn, learned), critic_metrics | actor_metrics
 

@@ -10,7 +10,7 @@ import jax
 
 from smrl.algorithms.parts.deterministic import State, pieces
 from smrl.algorithms.parts.hyperparameters import Hyperparameters
-from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
+from smrl.types import Algorithm, Array, Key, Metrics, Spec, Transition, UpdateContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ def ddpg(config: DDPG, spec: Spec) -> Algorithm[State]:
     def td_error(state: State, batch: Transition, key: Key) -> Array:
         return parts.td_error(state, batch, next_action(state, batch), key)
 
-    def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
+    def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:
         critic_key, actor_key = jax.random.split(key)
         state, critic_metrics = parts.update_critics(state, batch, next_action(state, batch), critic_key)
         state, actor_metrics = parts.update_actor(state, batch, actor_key)

@@ -16,11 +16,12 @@ import jax.numpy as jnp
 from smrl.algorithms.parts.acceptance import discrete_control
 from smrl.algorithms.parts.images import Convolutions
 from smrl.errors import require
-from smrl.nn import gradients, targets
-from smrl.nn.encoders import Encoder, check_size
-from smrl.nn.gradients import Trained
+from smrl.nn import optimiser as gradients
+from smrl.nn import targets
 from smrl.nn.networks import MLP
-from smrl.types import Algorithm, Appraisal, Array, Key, Metrics, Params, Spec, Tick, Transition
+from smrl.nn.optimiser import TrainState
+from smrl.nn.vision import Encoder, check_size
+from smrl.types import Algorithm, Appraisal, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import Count, Share, Sizes
 
 
@@ -60,7 +61,7 @@ class DQN(Convolutions):
 class State(NamedTuple):
     """The network with its optimiser, and the target network."""
 
-    critics: Trained
+    critics: TrainState
     target_critics: Params
 
 
@@ -98,7 +99,7 @@ def dqn(config: DQN, spec: Spec) -> Algorithm[State]:
     def td_error(state: State, batch: Transition, key: Key) -> Array:
         return q_value(state.critics.params, batch) - target(state, batch)
 
-    def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
+    def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:
         y = target(state, batch)
 
         def loss(params: Params) -> tuple[Array, Metrics]:
@@ -106,11 +107,11 @@ def dqn(config: DQN, spec: Spec) -> Algorithm[State]:
             value = ((q - y) ** 2).mean()
             return value, {"critic_loss": value, "q": q.mean()}
 
-        critics, metrics = gradients.descend(state.critics, loss, optimiser)
+        critics, metrics = gradients.apply_gradient(state.critics, loss, optimiser)
         return state._replace(critics=critics), metrics
 
-    def settle(state: State, tick: Tick) -> State:
-        is_due = tick.step % (config.target_every // config.learn_every) == 0
+    def after_updates(state: State, context: UpdateContext) -> State:
+        is_due = context.step % (config.target_every // config.learn_every) == 0
         copied = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), state.critics.params, state.target_critics)
         return state._replace(target_critics=copied)
 
@@ -129,4 +130,4 @@ def dqn(config: DQN, spec: Spec) -> Algorithm[State]:
         nothing = jnp.zeros(len(q))
         return Appraisal(q.argmax(axis=1).astype(jnp.int32), q.max(axis=1), nothing, jnp.zeros(()))
 
-    return Algorithm(init, explore, exploit, update, td_error, appraise, settle, learn_every=config.learn_every)
+    return Algorithm(init, explore, exploit, update, td_error, appraise, after_updates, learn_every=config.learn_every)

@@ -17,11 +17,12 @@ import jax.numpy as jnp
 
 from smrl.algorithms.parts.acceptance import image_control
 from smrl.algorithms.parts.images import Augmented, Sight
-from smrl.nn import gradients, losses, targets
-from smrl.nn.encoders import Encoder, check_size
-from smrl.nn.gradients import Trained
+from smrl.nn import losses, targets
+from smrl.nn import optimiser as gradients
 from smrl.nn.networks import MLP, Activation, orthogonal
-from smrl.types import Algorithm, Appraisal, Array, Key, Metrics, Params, Spec, Tick, Transition
+from smrl.nn.optimiser import TrainState
+from smrl.nn.vision import Encoder, check_size
+from smrl.types import Algorithm, Appraisal, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import Count, NonNegative, PositiveShare, Sizes
 
 LARGEST_ACTION = 1 - 1e-6
@@ -59,9 +60,9 @@ class DrQv2(Augmented):
 class State(NamedTuple):
     """Networks with their optimisers, and the target critics."""
 
-    encoder: Trained
-    actor: Trained
-    critics: Trained
+    encoder: TrainState
+    actor: TrainState
+    critics: TrainState
     target_critics: Params
 
 
@@ -143,9 +144,9 @@ def drqv2(config: DrQv2, spec: Spec) -> Algorithm[State]:
         next_action = act(state.actor.params, h, scale, config.noise_clip, key)
         return targets.bellman(batch, targets.clipped_double(critics.apply(state.target_critics, h, next_action)))
 
-    def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
+    def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:
         shift_key, target_key, actor_key = jax.random.split(key, 3)
-        batch, scale = sight.augment(batch, tick, shift_key), noise_scale(tick.agent_step)
+        batch, scale = sight.augment(batch, context, shift_key), noise_scale(context.agent_step)
         y = target(state, batch, scale, target_key)
         new_encoder, new_critics, h, metrics = sight.update_critics(
             *(state.encoder, state.critics, optimiser, batch.obs),
@@ -158,8 +159,8 @@ def drqv2(config: DrQv2, spec: Spec) -> Algorithm[State]:
             value = -critics.apply(new_critics.params, h, action).min(axis=0).mean()
             return value, {"actor_loss": value}
 
-        new_actor, actor_metrics = gradients.descend(state.actor, loss, optimiser)
-        target_critics = targets.soft_update(state.target_critics, new_critics.params, config.tau)
+        new_actor, actor_metrics = gradients.apply_gradient(state.actor, loss, optimiser)
+        target_critics = targets.polyak_update(state.target_critics, new_critics.params, config.tau)
         return State(new_encoder, new_actor, new_critics, target_critics), metrics | actor_metrics
 
     def td_error(state: State, batch: Transition, key: Key) -> Array:

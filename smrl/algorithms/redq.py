@@ -18,8 +18,8 @@ import optax
 from smrl.algorithms.parts.soft import SoftHyperparameters, State, pieces
 from smrl.errors import require
 from smrl.nn import losses, targets
-from smrl.nn.gradients import Trained
-from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
+from smrl.nn.optimiser import TrainState
+from smrl.types import Algorithm, Array, Key, Metrics, Spec, Transition, UpdateContext
 from smrl.validation import Count, Positive
 
 
@@ -51,7 +51,7 @@ def redq(config: REDQ, spec: Spec) -> Algorithm[State]:
     parts = pieces(config, spec, config.critics, judge=lambda q: q.mean(axis=0))
     share = config.critics if config.critic_loss == "mean" else 1
 
-    def temperature(log_alpha: Trained) -> Array:
+    def temperature(log_alpha: TrainState) -> Array:
         alpha = jnp.exp(log_alpha.params)
         if config.first_temperature is None:
             return alpha
@@ -70,7 +70,7 @@ def redq(config: REDQ, spec: Spec) -> Algorithm[State]:
         y, _ = target(state, batch, temperature(state.log_alpha), *jax.random.split(key))
         return parts.mean_q(state, batch.obs, batch.action) - y
 
-    def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
+    def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:
         subset_key, target_key, critic_key, actor_key = jax.random.split(key, 4)
         alpha = temperature(state.log_alpha)
         y, next_log_prob = target(state, batch, alpha, subset_key, target_key)
@@ -79,14 +79,14 @@ def redq(config: REDQ, spec: Spec) -> Algorithm[State]:
         )
         judges = critics.params if config.order == "critics-first" else state.critics.params
 
-        def improve(actor: Trained, log_alpha: Trained) -> tuple[Trained, Trained, Array]:
+        def improve(actor: TrainState, log_alpha: TrainState) -> tuple[TrainState, TrainState, Array]:
             actor, report = parts.update_actor(actor, judges, batch.obs, alpha, actor_key)
             return actor, parts.update_temperature(log_alpha, report["entropy"]), report["actor_loss"]
 
-        def skip(actor: Trained, log_alpha: Trained) -> tuple[Trained, Trained, Array]:
+        def skip(actor: TrainState, log_alpha: TrainState) -> tuple[TrainState, TrainState, Array]:
             return actor, log_alpha, jnp.full((), jnp.nan)
 
-        is_last = tick.round == tick.rounds - 1
+        is_last = context.round == context.rounds - 1
         actor, log_alpha, actor_loss = jax.lax.cond(is_last, improve, skip, state.actor, state.log_alpha)
         target_critics = parts.follow(state.target_critics, critics)
         metrics |= {"actor_loss": actor_loss, "entropy": -next_log_prob.mean(), "alpha": alpha}

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from smrl.algorithms.parts.soft import SoftHyperparameters, State, pieces
 from smrl.nn import losses, targets
-from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
+from smrl.types import Algorithm, Array, Key, Metrics, Spec, Transition, UpdateContext
 from smrl.validation import Count
 
 
@@ -38,7 +38,7 @@ def sac(config: SAC, spec: Spec) -> Algorithm[State]:
         y = target(state, batch, jnp.exp(state.log_alpha.params), key)
         return parts.mean_q(state, batch.obs, batch.action) - y
 
-    def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
+    def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:
         target_key, critic_key, actor_key = jax.random.split(key, 3)
         alpha = jnp.exp(state.log_alpha.params)
         y = target(state, batch, alpha, target_key)
@@ -47,7 +47,7 @@ def sac(config: SAC, spec: Spec) -> Algorithm[State]:
         )
         actor, actor_metrics = parts.update_actor(state.actor, critics.params, batch.obs, alpha, actor_key)
         log_alpha = parts.update_temperature(state.log_alpha, actor_metrics["entropy"])
-        is_due = config.target_interval == 1 or tick.step % config.target_interval == 0
+        is_due = config.target_interval == 1 or context.step % config.target_interval == 0
         target_critics = jax.lax.cond(is_due, parts.follow, lambda old, _: old, state.target_critics, critics)
         metrics = critic_metrics | actor_metrics | {"alpha": alpha}
         return State(actor, critics, log_alpha, target_critics), metrics

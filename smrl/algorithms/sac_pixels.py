@@ -21,10 +21,10 @@ from smrl.algorithms.parts import soft
 from smrl.algorithms.parts.acceptance import image_control
 from smrl.algorithms.parts.images import Augmented, Sight
 from smrl.nn import losses, targets
-from smrl.nn.encoders import ORTHOGONAL, Encoder, check_size
-from smrl.nn.gradients import Trained
 from smrl.nn.networks import MLP, Start
-from smrl.types import Algorithm, Appraisal, Array, ArraySpec, Key, Metrics, Params, Spec, Tick, Transition
+from smrl.nn.optimiser import TrainState
+from smrl.nn.vision import ORTHOGONAL, Encoder, check_size
+from smrl.types import Algorithm, Appraisal, Array, ArraySpec, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import Count, Sizes
 
 
@@ -45,10 +45,10 @@ class SACPixels(Augmented, soft.SoftHyperparameters):
 class State(NamedTuple):
     """The encoder with its optimiser and target network, and the state of SAC on its features."""
 
-    encoder: Trained
-    actor: Trained
-    critics: Trained
-    log_alpha: Trained
+    encoder: TrainState
+    actor: TrainState
+    critics: TrainState
+    log_alpha: TrainState
     target_encoder: Params
     target_critics: Params
 
@@ -99,9 +99,9 @@ def sac_pixels(config: SACPixels, spec: Spec) -> Algorithm[State]:
         next_q = parts.critics(state.target_critics, h_of_critics, next_action, key=dropout_key)
         return targets.bellman(batch, targets.soft_clipped_double(next_q, log_prob, alpha))
 
-    def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
+    def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:
         shift_key, target_key, critic_key, actor_key = jax.random.split(key, 4)
-        batch, alpha = sight.augment(batch, tick, shift_key), jnp.exp(state.log_alpha.params)
+        batch, alpha = sight.augment(batch, context, shift_key), jnp.exp(state.log_alpha.params)
         y = target(state, batch, alpha, target_key)
         new_encoder, critics, h, critic_metrics = sight.update_critics(
             *(state.encoder, state.critics, parts.critic_optimiser, batch.obs),
@@ -110,7 +110,7 @@ def sac_pixels(config: SACPixels, spec: Spec) -> Algorithm[State]:
         )
         actor, actor_metrics = parts.update_actor(state.actor, critics.params, h, alpha, actor_key)
         log_alpha = parts.update_temperature(state.log_alpha, actor_metrics["entropy"])
-        target_encoder = targets.soft_update(state.target_encoder, new_encoder.params, config.tau)
+        target_encoder = targets.polyak_update(state.target_encoder, new_encoder.params, config.tau)
         target_critics = parts.follow(state.target_critics, critics)
         metrics = critic_metrics | actor_metrics | {"alpha": alpha}
         return State(new_encoder, actor, critics, log_alpha, target_encoder, target_critics), metrics

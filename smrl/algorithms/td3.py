@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from smrl.algorithms.parts.deterministic import State, pieces
 from smrl.algorithms.parts.exploration import gaussian_noise
 from smrl.algorithms.parts.hyperparameters import Hyperparameters
-from smrl.types import Algorithm, Array, Key, Metrics, Spec, Tick, Transition
+from smrl.types import Algorithm, Array, Key, Metrics, Spec, Transition, UpdateContext
 from smrl.validation import Count, NonNegative
 
 
@@ -44,7 +44,7 @@ def td3(config: TD3, spec: Spec) -> Algorithm[State]:
         noise_key, target_key = jax.random.split(key)
         return parts.td_error(state, batch, next_action(state, batch, noise_key), target_key)
 
-    def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
+    def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:
         noise_key, critic_key, actor_key = jax.random.split(key, 3)
         state, metrics = parts.update_critics(state, batch, next_action(state, batch, noise_key), critic_key)
 
@@ -52,7 +52,7 @@ def td3(config: TD3, spec: Spec) -> Algorithm[State]:
             state, report = parts.update_actor(state, batch, actor_key)
             return parts.update_targets(state), report["actor_loss"]
 
-        is_due = tick.step % config.delay == 0
+        is_due = context.step % config.delay == 0
         state, actor_loss = jax.lax.cond(is_due, improve, lambda state: (state, jnp.full((), jnp.nan)), state)
         return state, metrics | {"actor_loss": actor_loss}
 

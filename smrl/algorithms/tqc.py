@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from smrl.algorithms.parts.soft import SoftHyperparameters, State, pieces
 from smrl.errors import require
 from smrl.nn import losses, targets
-from smrl.nn.gradients import Trained
-from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Tick, Transition
+from smrl.nn.optimiser import TrainState
+from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import Count, Index, Positive, Sizes
 
 
@@ -68,16 +68,16 @@ def tqc(config: TQC, spec: Spec) -> Algorithm[State]:
         y = target(state, batch, key)
         return parts.mean_q(state, batch.obs, batch.action) - y.mean(axis=1)
 
-    def update(state: State, batch: Transition, tick: Tick, key: Key) -> tuple[State, Metrics]:
+    def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:
         target_key, critic_key, actor_key = jax.random.split(key, 3)
 
-        def learn_critics(state: State) -> tuple[Trained, Metrics]:
+        def learn_critics(state: State) -> tuple[TrainState, Metrics]:
             y = target(state, batch, target_key)
             return parts.update_critics(
                 state.critics, batch, lambda atoms: losses.quantile_huber(atoms, y, config.huber), critic_key
             )
 
-        def learn_actor(state: State, critics: Params) -> tuple[Trained, Metrics]:
+        def learn_actor(state: State, critics: Params) -> tuple[TrainState, Metrics]:
             alpha = jnp.exp(state.log_alpha.params)
             actor, metrics = parts.update_actor(state.actor, critics, batch.obs, alpha, actor_key)
             return actor, metrics | {"alpha": alpha}

@@ -11,21 +11,21 @@ from smrl.cli.flags import (
     asks_for_help,
     default_values,
     names_before_flags,
+    option_flags,
     preset_among,
     read,
     run_flags,
-    session_flags,
 )
 from smrl.cli.parsing import out
 from smrl.errors import require
-from smrl.report.batch_fit import fall_table, falls, sentences
-from smrl.report.batch_fit_figure import draw_falls
-from smrl.runs.directory import RunDirectory
-from smrl.runs.files import writing
-from smrl.studies.batch_fit import batch_fit
-from smrl.studies.batch_fit_table import FILE
+from smrl.paper.batch_fit import batch_fit
+from smrl.paper.batch_fit_figure import draw_falls
+from smrl.paper.batch_fit_statistics import fall_table, falls, sentences
+from smrl.paper.batch_fit_table import FILE
+from smrl.runs.atomic import writing
+from smrl.runs.paths import RunDirectory
+from smrl.settings import RunOptions
 from smrl.studies.sweep import slug, sweep
-from smrl.training.session import Session
 from smrl.validation import Count
 
 ABOUT = "Measure how far the TD error of a batch falls with 1, 2, 5, … updates on it."
@@ -63,16 +63,16 @@ def run(words: Sequence[str]) -> None:
         flag.name: flag.values(words) if flag.is_many else flag.value(words) for flag, words in given.items()
     }
     updates, batches = sorted(set(values.pop("updates", UPDATES))), values.pop("batches", BATCHES)
-    session = Session(**{name: values.pop(name) for name in SESSION if name in values})
+    options = RunOptions(**{name: values.pop(name) for name in SESSION if name in values})
     steps = sorted(set(values.pop("steps", STEPS)))
     sweep(algorithm, env, steps=steps[0], **values)  # refused where there is no evaluation by then
     longest = sweep(algorithm, env, steps=steps[-1], **values)  # what depends on the steps is the same at all moments
     moments = [[dataclasses.replace(settings, steps=moment) for settings in longest] for moment in steps]
-    found = falls(batch_fit(moments, session, updates, batches))
+    found = falls(batch_fit(moments, options, updates, batches))
     out.print(fall_table(found))
-    for sentence in sentences(found):
-        out.print(sentence, markup=False)
-    first = RunDirectory.of(longest[0], session.runs).path
+    for message in sentences(found):
+        out.print(message, markup=False)
+    first = RunDirectory.of(longest[0], options.runs).path
     with writing(first.parents[1]):
         picture = draw_falls(found, first.parents[1] / f"batch-fit-{slug(longest)}.png")
     out.print(f"picture: {picture}\nnumbers: {FILE} in each run's folder, such as {first / FILE}", markup=False)
@@ -88,4 +88,4 @@ def _flags(algorithms: Sequence[str], defaults: dict[str, str]) -> dict[str, lis
         for flag in groups["run settings"]
         if flag.name != "seed"
     ]
-    return groups | {"session": [flag for flag in session_flags()["session"] if flag.name in SESSION]}
+    return groups | {"session": [flag for flag in option_flags()["session"] if flag.name in SESSION]}

@@ -10,7 +10,7 @@ import tyro
 
 from smrl.cli.parsing import out, parse
 from smrl.errors import require
-from smrl.report.check import check
+from smrl.paper.check import check
 from smrl.report.gather import gather
 from smrl.report.text import printable
 
@@ -34,8 +34,8 @@ def run(words: Sequence[str]) -> None:
     verdicts = [check(record) for record in gathered.records]
     for verdict in verdicts:
         out.print(printable(verdict.line), markup=False)
-    for sentence in gathered.problems:
-        print(f"smrl: {printable(sentence)}", file=sys.stderr)
+    for message in gathered.problems:
+        print(f"smrl: {printable(message)}", file=sys.stderr)
     if any(verdict.outcome == "below" for verdict in verdicts):
         sys.exit(1)
     if gathered.problems:

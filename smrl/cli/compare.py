@@ -12,21 +12,21 @@ from smrl.cli.flags import (
     asks_for_help,
     default_values,
     names_before_flags,
+    option_flags,
     preset_among,
     read,
     run_flags,
-    session_flags,
 )
 from smrl.cli.parsing import out
 from smrl.errors import require
+from smrl.paper import tasks
 from smrl.report.figures import learning_curves
 from smrl.report.table import comparison_table
-from smrl.runs.directory import RunDirectory
-from smrl.runs.files import writing
-from smrl.studies import tasks
+from smrl.runs.atomic import writing
+from smrl.runs.paths import RunDirectory
+from smrl.settings import RunOptions
 from smrl.studies.launch import Outcome, run_all
 from smrl.studies.sweep import slug, sweep
-from smrl.training.session import Session
 from smrl.validation import Count, Index
 
 ABOUT = "Train all combinations of several settings and seeds: a table and a picture."
@@ -59,7 +59,7 @@ def run(words: Sequence[str]) -> None:
     is_help = asks_for_help(rest)
     defaults = default_values(algorithms, env, preset_among(rest)) if is_help else {}
     defaults |= {"reuse": "1 and the preset's"}
-    groups = {"study": STUDY, **run_flags(algorithms, defaults, is_many=True), **session_flags()}
+    groups = {"study": STUDY, **run_flags(algorithms, defaults, is_many=True), **option_flags()}
     groups["run settings"] = [
         dataclasses.replace(flag, is_many=flag.name != "steps")  # more steps continue a run, they make no other one
         for flag in groups["run settings"]
@@ -72,18 +72,18 @@ def run(words: Sequence[str]) -> None:
         flag.name: flag.values(words) if flag.is_many else flag.value(words) for flag, words in given.items()
     }
     target, retries = values.pop("target", None), values.pop("retries", 1)
-    session_names = {item.name for item in dataclasses.fields(Session)}
-    session = Session(**{name: value for name, value in values.items() if name in session_names})
-    study = {name: value for name, value in values.items() if name not in session_names}
+    option_names = {item.name for item in dataclasses.fields(RunOptions)}
+    options = RunOptions(**{name: value for name, value in values.items() if name in option_names})
+    study = {name: value for name, value in values.items() if name not in option_names}
     envs = tasks.find(env[1:]).tasks if env.startswith("@") else (env,)
     settings = [one for task in envs for one in sweep(algorithms, task, **study)]
-    _show(run_all(settings, session, retries), settings, session, target)
+    _show(run_all(settings, options, retries), settings, options, target)
 
 
-def _show(outcome: Outcome, settings: list[Any], session: Session, target: float | None) -> None:
+def _show(outcome: Outcome, settings: list[Any], options: RunOptions, target: float | None) -> None:
     if outcome.records:
         out.print(comparison_table(outcome.records, target))
-        _, of_env, of_all = RunDirectory.of(settings[0], session.runs).path.parents[:3]
+        _, of_env, of_all = RunDirectory.of(settings[0], options.runs).path.parents[:3]
         folder = of_env if len({one.env for one in settings}) == 1 else of_all
         with writing(folder):
             picture = learning_curves(outcome.records, folder / f"{slug(settings)}.png", target)

@@ -9,9 +9,9 @@ import tyro
 
 from smrl import plugins
 from smrl.cli.parsing import out, parse
-from smrl.runs.run import load
-from smrl.training.deviation import sample_sd
+from smrl.statistics import sample_sd
 from smrl.training.evaluator import evaluate
+from smrl.training.run import load
 
 
 @dataclass(frozen=True)

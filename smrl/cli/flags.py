@@ -22,9 +22,8 @@ from smrl.algorithms import registry
 from smrl.cli.parsing import parse
 from smrl.errors import SmrlError, require
 from smrl.runs.identity import flat
-from smrl.runs.settings import Settings
+from smrl.settings import RunOptions, Settings
 from smrl.studies.presets import resolve
-from smrl.training.session import Session
 from smrl.validation import convert
 
 Words = tuple[str, ...]
@@ -100,10 +99,10 @@ def run_flags(algorithms: Sequence[str], defaults: Mapping[str, str], is_many: b
     return groups
 
 
-def session_flags() -> dict[str, list[Flag]]:
+def option_flags() -> dict[str, list[Flag]]:
     """The flags that change how runs are carried out but not their numbers."""
-    defaults = {item.name: in_words(item.default) for item in dataclasses.fields(Session)}
-    return {"session": flags_of({"": Session}, defaults)}
+    defaults = {item.name: in_words(item.default) for item in dataclasses.fields(RunOptions)}
+    return {"session": flags_of({"": RunOptions}, defaults)}
 
 
 def flags_of(kinds: Mapping[str, type[Any]], defaults: Mapping[str, str], is_many: bool = False) -> list[Flag]:

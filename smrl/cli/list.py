@@ -10,8 +10,8 @@ from smrl.algorithms import registry
 from smrl.cli.parsing import out
 from smrl.envs import catalogue
 from smrl.errors import SmrlError, nearest
+from smrl.paper import tasks as task_lists
 from smrl.studies import presets
-from smrl.studies import tasks as task_lists
 from smrl.studies.presets import Row
 
 ABOUT = "Show the algorithms, presets, families of environments and task lists."

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from smrl import plugins
 from smrl.errors import SmrlError, nearest
-from smrl.training.interruption import Interrupted
+from smrl.training.signals import Interrupted
 
 COMMANDS = {  # each is the module of its name in this package, with a function run(words)
     "train": "train an algorithm, or continue its run",
@@ -96,6 +96,6 @@ def _dispatch(words: list[str]) -> None:
         raise SmrlError(f"there is no command '{words[0]}' among {known}{nearest(words[0], COMMANDS)}")
 
 
-def _leave(sentence: str, code: int) -> None:
-    print(f"smrl: {sentence}", file=sys.stderr)
+def _leave(message: str, code: int) -> None:
+    print(f"smrl: {message}", file=sys.stderr)
     sys.exit(code)

@@ -11,8 +11,8 @@ import tyro
 from smrl import plugins
 from smrl.cli.parsing import out, parse
 from smrl.errors import SmrlError
-from smrl.runs.run import load
 from smrl.training.play import play
+from smrl.training.run import load
 
 
 @dataclass(frozen=True)

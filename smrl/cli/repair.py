@@ -23,5 +23,5 @@ class Repair:
 def run(words: Sequence[str]) -> None:
     """Parse, repair, print what was done."""
     command: Repair = parse(words, "repair", Repair)
-    for sentence in repair(command.run):
-        out.print(escape(sentence))
+    for message in repair(command.run):
+        out.print(escape(message))

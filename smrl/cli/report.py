@@ -16,7 +16,7 @@ from smrl.report.grids import Grid
 from smrl.report.page import page
 from smrl.report.report import Report, make_report, sections
 from smrl.report.text import printable
-from smrl.runs.files import writing
+from smrl.runs.atomic import writing
 
 TEXTS: dict[str, Callable[[Report], str]] = {
     ".html": page,
@@ -49,8 +49,8 @@ def run(words: Sequence[str]) -> None:
         )
     require(bool(command.runs), "write smrl report RUNS…, with one or more folders of runs: smrl report runs.")
     report = make_report(command.runs, command.target)
-    for sentence in report.problems:
-        print(f"smrl: {printable(sentence)}", file=sys.stderr)
+    for message in report.problems:
+        print(f"smrl: {printable(message)}", file=sys.stderr)
     for file in command.output:
         with writing(file, "or choose another place with -o"):
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -11,26 +11,24 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from smrl import machine
+from smrl import machine, runtime
 from smrl.cli import tabular
 from smrl.cli.failures import leave_if_failed
 from smrl.cli.parsing import out, parse
 from smrl.errors import SmrlError, nearest, require
-from smrl.report import bias, reproduction
+from smrl.paper import bias_figure as bias
+from smrl.paper import reproduction, reproductions
+from smrl.paper.reproductions import STUDIES, Study
 from smrl.report.export import as_markdown
 from smrl.report.figures import learning_curves
 from smrl.report.grids import Grid
 from smrl.report.report import make_report
-from smrl.runs import runtime
-from smrl.runs.directory import RunDirectory
-from smrl.runs.files import writing
+from smrl.runs.atomic import writing
 from smrl.runs.identity import algorithm_words, flat, words
-from smrl.runs.settings import Settings
-from smrl.studies import reproductions
+from smrl.runs.paths import RunDirectory
+from smrl.settings import RunOptions, Settings
 from smrl.studies.launch import Outcome, done_steps, run_all
 from smrl.studies.presets import resolve
-from smrl.studies.reproductions import STUDIES, Study
-from smrl.training.session import Session
 from smrl.validation import Count, PositiveShare, validate
 
 WITHOUT_RUNS = {  # name → place in the paper, title
@@ -102,13 +100,13 @@ def _carry_out(name: str, study: Study, command: Command) -> None:
         _announce(several, due)
         if not (command.yes or _agreed()):
             return
-    outcome = run_all(several, Session(runs=command.runs, quiet=command.quiet, threads=1), RETRIES)
+    outcome = run_all(several, RunOptions(runs=command.runs, quiet=command.quiet, threads=1), RETRIES)
     _show(name, study, command, outcome)
 
 
 def _announce(several: Sequence[Settings[Any]], due: Sequence[Settings[Any]]) -> None:
     """How many runs there are and how long the missing ones will take."""
-    from smrl.studies.cost import core_hours  # here, as it starts JAX
+    from smrl.paper.cost import core_hours  # here, as it starts JAX
 
     runtime.start(1)
     with out.status("measuring"):

@@ -8,18 +8,18 @@ from rich.table import Table
 from rich.text import Text
 
 from smrl.cli.failures import leave_if_failed
-from smrl.cli.flags import Flag, asks_for_help, names_before_flags, read, session_flags
+from smrl.cli.flags import Flag, asks_for_help, names_before_flags, option_flags, read
 from smrl.cli.parsing import out
 from smrl.errors import require
 from smrl.report.table import comparison_table
-from smrl.runs.directory import RunDirectory
+from smrl.runs.paths import RunDirectory
+from smrl.settings import RunOptions
 from smrl.studies import grid
 from smrl.studies.grid import Grid
 from smrl.studies.launch import Outcome, done_steps, refuse_unfit, run_all
 from smrl.studies.launchers.local import Local
 from smrl.studies.launchers.protocol import Launcher
 from smrl.studies.sweep import titles
-from smrl.training.session import Session
 from smrl.validation import Index
 
 ABOUT = """\
@@ -60,27 +60,27 @@ def run(words: Sequence[str]) -> None:
         dataclasses.replace(flag, text="Threads of XLA in each run; a continued run keeps its number.", default="1")
         if flag.name == "threads"
         else flag
-        for flag in session_flags()["session"]
+        for flag in option_flags()["session"]
     ]
     groups = {"sweep": SWEEP, "session": session_group}
     given = read(rest, f"sweep {' '.join(names) or 'FILE|PRESET'}", ABOUT, groups)
     values = {flag.name: flag.value(words) for flag, words in given.items()}
     of_sweep = {flag.name: values.pop(flag.name) for flag in SWEEP if flag.name in values}
-    session = Session(**values)
+    options = RunOptions(**values)
     kind, address = of_sweep.get("launcher", "local"), of_sweep.get("address")
     require(address is None or kind == "ray", "--address is that of a Ray cluster; add --launcher ray.")
     found = grid.find(names[0])
     if of_sweep.get("dry_run"):
         refuse_unfit(found.settings)
-        out.print(_states(found, session))
+        out.print(_states(found, options))
         return
-    launcher = _launcher(kind, address, session, found)
-    _show(run_all(found.settings, session, of_sweep.get("retries", 3), launcher, PATIENCE), found.title)
+    launcher = _launcher(kind, address, options, found)
+    _show(run_all(found.settings, options, of_sweep.get("retries", 3), launcher, PATIENCE), found.title)
 
 
-def _launcher(kind: str, address: str | None, session: Session, found: Grid) -> Launcher:
+def _launcher(kind: str, address: str | None, options: RunOptions, found: Grid) -> Launcher:
     """The launcher of a name; those of clusters are imported only here, as they are optional."""
-    width = session.threads or 1
+    width = options.threads or 1
     if kind == "ray":
         from smrl.studies.launchers.on_ray import Ray
 
@@ -88,18 +88,18 @@ def _launcher(kind: str, address: str | None, session: Session, found: Grid) -> 
     if kind == "slurm":
         from smrl.studies.launchers.on_slurm import Slurm
 
-        return Slurm(session.runs, width, found.slurm)
+        return Slurm(options.runs, width, found.slurm)
     return Local(width)
 
 
-def _states(found: Grid, session: Session) -> Table:
+def _states(found: Grid, options: RunOptions) -> Table:
     """Every run with how far it is."""
     count = len(found.settings)
     table = Table(
         f"{count} run{'s' if count > 1 else ''}", "state", title=Text(found.title), title_justify="left", box=None
     )
     for title, settings in zip(titles(found.settings), found.settings, strict=True):
-        step = done_steps(RunDirectory.of(settings, session.runs))
+        step = done_steps(RunDirectory.of(settings, options.runs))
         begun = "missing" if step is None else f"begun, at step {step:,} of {settings.steps:,}"
         table.add_row(Text(title), "done" if (step or 0) >= settings.steps else begun)
     return table

@@ -15,13 +15,13 @@ from rich.table import Table
 
 from smrl.cli.parsing import out, parse
 from smrl.errors import require
+from smrl.paper.tabular.cliffwalking import STEPS, Rules, cliffwalking_task
+from smrl.paper.tabular.figure import draw
+from smrl.paper.tabular.learning import Rate, Result, Settings, learn
+from smrl.paper.tabular.maze import generate, maze_task
+from smrl.paper.tabular.mdp import GridTask
 from smrl.report.text import number, spread
-from smrl.runs.files import write_atomically, writing
-from smrl.tabular.cliffwalking import STEPS, Rules, cliffwalking_task
-from smrl.tabular.figure import draw
-from smrl.tabular.learning import Rate, Result, Settings, learn
-from smrl.tabular.maze import generate, maze_task
-from smrl.tabular.mdp import GridTask
+from smrl.runs.atomic import write_atomically, writing
 
 Task = Literal["cliffwalking", "maze"]
 EPISODES: dict[Task, int] = {"cliffwalking": 500, "maze": 100}

@@ -8,9 +8,9 @@ from rich.markup import escape
 
 from smrl.cli.parsing import out, parse
 from smrl.errors import require
-from smrl.runs.files import writing
-from smrl.theory.claims import CLAIMS, STUDIES, Claim
-from smrl.theory.finding import Finding
+from smrl.paper.theory.claims import CLAIMS, STUDIES, Claim
+from smrl.paper.theory.finding import Finding
+from smrl.runs.atomic import writing
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def run(words: Sequence[str]) -> None:
     for claim in STUDIES if command.studies else CLAIMS:
         if command.what_if:
             for change, arguments in claim.what_if.items():
-                say(claim.found(command.seed, **arguments), f", if {change}")
+                notify(claim.found(command.seed, **arguments), f", if {change}")
         else:
             show(claim, command)
 
@@ -42,7 +42,7 @@ def run(words: Sequence[str]) -> None:
 def show(claim: Claim, command: Theory) -> None:
     """Print what a check finds, and draw it."""
     finding = claim.found(command.seed)
-    say(finding)
+    notify(finding)
     if claim.draw:
         folder = command.runs / "theory"
         with writing(folder):
@@ -50,7 +50,7 @@ def show(claim: Claim, command: Theory) -> None:
         out.print(f"  picture: {picture}", markup=False)
 
 
-def say(finding: Finding, change: str = "") -> None:
+def notify(finding: Finding, change: str = "") -> None:
     """Print a statement, what was measured and the verdict."""
     name, measured = escape(f"{finding.statement}{change}"), escape(finding.measured)
     out.print(f"[bold]{name}[/]: {measured}. [bold]{finding.verdict}[/]")

@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 
 from smrl.algorithms import registry
+from smrl.api import train
 from smrl.cli.flags import (
     Flag,
     about,
     asks_for_help,
     default_values,
     names_before_flags,
+    option_flags,
     preset_among,
     read,
     run_flags,
-    session_flags,
 )
 from smrl.cli.parsing import out
 from smrl.errors import require
-from smrl.studies.train import train
 
 ABOUT = "Train an algorithm, or continue its run; a finished run is left alone."
 PRESET = Flag("preset", (str,), "Named settings that the flags are laid over; see smrl list --presets.", "paper")
@@ -32,7 +32,7 @@ def run(words: Sequence[str]) -> None:
     require(bool(algorithm) or is_help, f"{usage}, with an algorithm of {known}.")
     require(len(names) == 2 or (is_help and len(names) < 2), f"{usage}: smrl train {algorithm or 'sac'} Hopper-v4.")
     defaults = default_values(names[:1], env, preset_among(rest)) if is_help else {}
-    groups = {**run_flags(names[:1], defaults, is_many=False), **session_flags()}
+    groups = {**run_flags(names[:1], defaults, is_many=False), **option_flags()}
     groups["run settings"].insert(0, PRESET)
     more = () if algorithm else ("", "smrl train sac --help adds the hyperparameters of SAC.")
     name = f"train {algorithm or 'ALGORITHM'} {env or 'ENVIRONMENT'}"

@@ -5,7 +5,7 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from smrl.envs.bullet.registration import IDS
+from smrl.envs.suites.bullet.registration import IDS
 from smrl.errors import nearest, require
 
 OWN = "your own"
@@ -65,7 +65,7 @@ def _registered(suite: str) -> list[tuple[str, int]]:
 def _bullet() -> list[str]:
     import gymnasium
 
-    from smrl.envs.bullet.simulator import simulator
+    from smrl.envs.suites.bullet.simulator import simulator
 
     simulator()  # without what PyBullet prints when another package imports it
     if importlib.util.find_spec("pybullet_envs_gymnasium"):
@@ -74,13 +74,13 @@ def _bullet() -> list[str]:
 
 
 def _dmc() -> list[str]:
-    from smrl.envs import dmc
+    from smrl.envs.suites import dmc
 
     return dmc.names()
 
 
 def _pixels() -> list[str]:
-    from smrl.envs import dmc
+    from smrl.envs.suites import dmc
 
     return dmc.names(dmc.PIXELS)
 

@@ -15,13 +15,14 @@ import gymnasium
 from gymnasium.wrappers import FlattenObservation, TimeLimit
 
 from smrl import plugins
-from smrl.envs import atari, dmc, mujoco_warnings, pixels, source, spaces
-from smrl.envs.bullet import registration
+from smrl.envs import source, spaces
 from smrl.envs.environment import Environment
 from smrl.envs.pad import PadObservations
 from smrl.envs.repeat import ActionRepeat
 from smrl.envs.spaces import shown
 from smrl.envs.stack import FrameStack
+from smrl.envs.suites import atari, dmc, mujoco_warnings, pixels
+from smrl.envs.suites.bullet import registration
 from smrl.errors import SmrlError, nearest, require
 from smrl.plugins import in_words
 
@@ -32,7 +33,7 @@ EXTRAS = (
     (atari.IDS, "atari", ("ale_py",)),
     (r".*MuJoCoEnv-v0", "pybullet", ("pybullet_data",)),  # not pybullet, which prints when it is imported
     (r".*BulletEnv-v0", "pybullet", ("pybullet_envs_gymnasium",)),
-    (r"smrl/Catch(Continuous)?-v0", "", ("smrl.envs.catch",)),
+    (r"smrl/Catch(Continuous)?-v0", "", ("smrl.envs.suites.catch",)),
 )
 # Tasks whose modules surely do not use MuJoCo, which takes a quarter of a second to import.
 WITHOUT_MUJOCO = (
@@ -94,7 +95,7 @@ def make(
         return Environment(raw, name, tuple(notes))
 
 
-class Distinct:
+class EnvFactory:
     """Makes the environments that are open at once, and refuses one that is among them already.
 
     Training, evaluation and bias would otherwise end and reset each other's episodes.
@@ -246,5 +247,5 @@ def _by_call(env: Callable[..., Raw], options: dict[str, Any]) -> Raw:
 
 
 def _require_callable(env: Any) -> None:
-    sentence = f"an environment is given by its id or by a function that makes it, not by {shown(env)}"
-    require(callable(env), sentence)
+    message = f"an environment is given by its id or by a function that makes it, not by {shown(env)}"
+    require(callable(env), message)

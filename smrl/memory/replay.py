@@ -20,14 +20,14 @@ from smrl.memory.frames import Plain, Stacked, allocate
 from smrl.types import Spec, Transition
 
 Rows = dict[str, np.ndarray[Any, Any]]
-Windows = Literal["cut", "whole"]
+Windows = Literal["partial", "full"]
 TRIALS = 30  # to draw a whole window
 
 
 class Replay:
     """Uniform replay over all rows that are still there.
 
-    An n-step window is cut at the end of its episode and at the newest row; with ``windows`` "whole" only rows that
+    An n-step window is cut at the end of its episode and at the newest row; with ``windows`` "full" only rows that
     have n steps left are drawn. A ``folder`` is where the observations are stored in place of the machine's memory.
 
     >>> from smrl.types import ArraySpec, Continuous
@@ -44,7 +44,7 @@ class Replay:
         gamma: float,
         n_step: int = 1,
         envs: int = 1,
-        windows: Windows = "cut",
+        windows: Windows = "partial",
         folder: Path | None = None,
     ) -> None:
         self.gamma, self.n_step, self.envs, self.windows = gamma, n_step, envs, windows
@@ -133,7 +133,7 @@ class Replay:
         """The first rows of windows."""
         oldest = max(0, self.added - self._sampled)
         first = generator.integers(oldest, self.added, size=count)
-        if self.windows == "cut" or self.n_step == 1:
+        if self.windows == "partial" or self.n_step == 1:
             return first
         for _ in range(TRIALS):
             short = np.flatnonzero(~self._is_whole(first))
@@ -142,7 +142,9 @@ class Replay:
             first[short] = generator.integers(oldest, self.added, size=short.size)
         # Few rows have n steps left: find them all.
         whole = np.flatnonzero(self._is_whole(np.arange(oldest, self.added))) + oldest
-        require(whole.size > 0, f"no episode so far has {self.n_step} steps: lower --n-step, or choose --windows cut.")
+        require(
+            whole.size > 0, f"no episode so far has {self.n_step} steps: lower --n-step, or choose --windows partial."
+        )
         return whole[generator.integers(whole.size, size=count)]
 
     def _is_whole(self, first: np.ndarray) -> np.ndarray:

@@ -10,8 +10,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from smrl.nn.activations import relu
-from smrl.nn.perceptron import Layers, perceptron, perceptrons, subset
+from smrl.kernels.activations import relu
+from smrl.kernels.mlp import Layers, perceptron, perceptrons, subset
 from smrl.types import Array, Key, Params
 
 Initialiser = Callable[..., Array]  # key, shape → values

@@ -2,7 +2,7 @@
 
 import jax
 
-from smrl.native import library
+from smrl.kernels import library
 from smrl.types import Array, Params, Transition
 
 
@@ -36,7 +36,7 @@ def truncated(next_atoms: Array, dropped: int) -> Array:
     return -jax.lax.top_k(-pooled, critics * (atoms - dropped))[0]  # ascending; faster than a full sort
 
 
-def soft_update(target: Params, online: Params, tau: float) -> Params:
+def polyak_update(target: Params, online: Params, tau: float) -> Params:
     """Soft update of a target network: θ′ ← τ θ + (1 − τ) θ′."""
     old, structure = jax.tree.flatten(target)
     arrays = (*old, *jax.tree.leaves(online))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smrl.report import published
+from smrl.paper import published
 from smrl.report.statistics import (
     Interval,
     bootstrap_interval,

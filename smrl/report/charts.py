@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smrl.report import published
+from smrl.paper import published
+from smrl.paper.bands import find, remark
+from smrl.paper.published import PublishedCurve
 from smrl.report.aggregate import Aggregate
-from smrl.report.bands import find, remark
-from smrl.report.published import PublishedCurve
 from smrl.report.summary import Hours, Row, mean_hours
 
 MOST, FEWEST, TOGETHER = 160, 20, 16_000  # points of one curve, and of all means and runs together

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smrl.errors import SmrlError, require
-from smrl.runs.formats import CONFIG, read_config, read_text
+from smrl.runs.config import CONFIG, read_config, read_text
 from smrl.runs.records import EVALUATIONS, Record, read_run
 
 TRAINING = "training.csv"

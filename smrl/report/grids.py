@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from smrl.paper.bands import find, remark, step_of
 from smrl.report.aggregate import Aggregate, unit
-from smrl.report.bands import find, remark, step_of
 from smrl.report.gather import Run
 from smrl.report.statistics import Interval, return_at, steps_to
 from smrl.report.summary import Row, steps_words

@@ -12,9 +12,9 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
+from smrl.paper.published import sources
 from smrl.report.charts import legend, panels, profile_panel
 from smrl.report.grids import Grid
-from smrl.report.published import sources
 from smrl.report.report import Report, sections
 
 SCRIPTS = ("chart.js", "panel.js", "page.js")

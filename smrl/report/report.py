@@ -42,7 +42,7 @@ def make_report(folders: Iterable[Path], target: float | None = None) -> Report:
     hours = {run.record.path: run.hours for run in gathered.runs}
     rows = summarise(curves(gathered.records), target, hours)
     tasks, found = aggregates(rows)
-    short = [sentence for row in rows for sentence in _cut_short(row)]
+    short = [message for row in rows for message in _cut_short(row)]
     return Report(gathered.runs, (*gathered.problems, *short), rows, tasks, found, hours, target)
 
 

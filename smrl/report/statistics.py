@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smrl.errors import require
-from smrl.training.deviation import sample_sd
+from smrl.statistics import sample_sd
 
 Array = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smrl.report.bands import paper_task, step_of
+from smrl.paper.bands import paper_task, step_of
 from smrl.report.curves import Curve, Reached, mean_steps_to
 from smrl.report.statistics import area_under_curve, bootstrap_interval, iqm, mean_sd, steps_to
 from smrl.runs.identity import canonical, label, varying

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from smrl.training.deviation import sample_sd
+from smrl.statistics import sample_sd
 
 
 def number(value: float, size: float | None = None) -> str:

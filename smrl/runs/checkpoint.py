@@ -23,10 +23,10 @@ import numpy as np
 
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay, Rows
-from smrl.memory.shards import Shard, needed, plan
 from smrl.runs import manifests
-from smrl.runs.files import discard, load_arrays, save_arrays, sync, writing
+from smrl.runs.atomic import discard, load_arrays, save_arrays, sync, writing
 from smrl.runs.manifests import FORMAT
+from smrl.runs.shards import Shard, needed, plan
 
 KEPT = 2  # checkpoints
 SHARDS = 50  # of a checkpoint, at most, unless one would be too large for it
@@ -88,7 +88,7 @@ def save(folder: Path, saved: Saved, replay: Memory) -> None:
         _forget_old(folder)
 
 
-def load(folder: Path, say: Callable[[str], None], replay: Replay | None = None) -> Saved | None:
+def load(folder: Path, notify: Callable[[str], None], replay: Replay | None = None) -> Saved | None:
     """Read the newest whole checkpoint, and its rows into the empty replay memory if given; None without one."""
     places = manifests.places(folder)
     damaged: dict[Path, str] = {}
@@ -103,7 +103,7 @@ def load(folder: Path, say: Callable[[str], None], replay: Replay | None = None)
             damaged[place] = str(error)
             continue
         for other, why in damaged.items():
-            say(f"checkpoint {other} is damaged ({why}); using the one before it.")
+            notify(f"checkpoint {other} is damaged ({why}); using the one before it.")
             if replay:
                 discard(other)
         if replay:

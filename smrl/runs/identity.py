@@ -15,7 +15,7 @@ from typing import Any
 
 from smrl.errors import SmrlError
 from smrl.runs import manifests
-from smrl.runs.formats import CONFIG, read_config, upgraded
+from smrl.runs.config import CONFIG, read_config, upgraded
 
 Settings = Mapping[str, Any]
 

@@ -10,12 +10,12 @@ from typing import Any
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, require
 from smrl.runs import manifests
-from smrl.runs.files import links
-from smrl.runs.foreign import named_code
-from smrl.runs.formats import CONFIG, read_config, upgraded
+from smrl.runs.atomic import links
+from smrl.runs.config import CONFIG, read_config, upgraded
 from smrl.runs.identity import ALWAYS_SHOWN, flat, identity, label, words
-from smrl.runs.settings import Settings, names
 from smrl.runs.tables import TABLES, as_bytes
+from smrl.runs.trust import named_code
+from smrl.settings import Settings, names
 
 # Of the settings that all algorithms have.
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Settings) if field.name != "hyper"}

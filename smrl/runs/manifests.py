@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from smrl.errors import SmrlError
-from smrl.runs.files import checksum, write_atomically
+from smrl.runs.atomic import checksum, write_atomically
 
 FORMAT = 2
 FOLDER = "checkpoint"  # of a run

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smrl.errors import SmrlError, require
-from smrl.runs.formats import CONFIG, damaged, read_config, read_text
+from smrl.runs.config import CONFIG, damaged, read_config, read_text
 from smrl.runs.identity import canonical, flat
 
 EVALUATIONS = "evaluations.csv"

@@ -9,10 +9,10 @@ import numpy as np
 from smrl.errors import SmrlError, require
 from smrl.memory.replay import Rows
 from smrl.runs import manifests
-from smrl.runs.directory import RunDirectory
-from smrl.runs.files import discard, load_arrays, save_arrays, sync, write_atomically, writing
-from smrl.runs.formats import CONFIG, Damaged, read_config, upgraded
+from smrl.runs.atomic import discard, load_arrays, save_arrays, sync, write_atomically, writing
+from smrl.runs.config import CONFIG, Damaged, read_config, upgraded
 from smrl.runs.identity import flat
+from smrl.runs.paths import RunDirectory
 from smrl.runs.tables import TABLES, as_bytes
 
 
@@ -59,15 +59,15 @@ def _mend_config(path: Path, config: dict[str, Any] | None) -> list[str]:
 
 def _mend_tables(path: Path, tables: dict[str, list[str]]) -> list[str]:
     """Restore the tables whose rows up to the checkpoint have changed; rows after it may be lost with them."""
-    said = []
+    messages = []
     for file in (path / name for name in TABLES if name in tables):
         content = as_bytes(tables[file.name])
         found = file.read_bytes() if file.exists() else b""
         if not found.startswith(content):
             write_atomically(file, content)
             rows = max(0, len(tables[file.name]) - 1)
-            said.append(f"{file} was damaged or gone; its {rows} rows are restored from the checkpoint.")
-    return said
+            messages.append(f"{file} was damaged or gone; its {rows} rows are restored from the checkpoint.")
+    return messages
 
 
 def _mend_replay(path: Path) -> list[str]:

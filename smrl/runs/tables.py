@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from smrl.runs.files import sync, write_atomically, writing
+from smrl.runs.atomic import sync, write_atomically, writing
 
 TABLES = ("evaluations.csv", "training.csv")
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from smrl.errors import SmrlError
 from smrl.smr.rules import Rule, Schedule, rule_of
-from smrl.types import Algorithm, Array, Key, Metrics, State, Tick, Transition
+from smrl.types import Algorithm, Array, Key, Metrics, State, Transition, UpdateContext
 
 S = TypeVar("S")
 Update = Callable[[S, Any, Key], Any]  # state, batch, key → state and report, or the state alone
@@ -111,13 +111,13 @@ def learner(
         def one_round(state: State, item: tuple[Array, Transition]) -> tuple[State, Metrics]:
             index, batch = item
             update_key, batch_key = jax.random.split(jax.random.fold_in(key, index))
-            tick = Tick(step, index, rounds, batch_key, agent_step)
+            context = UpdateContext(step, index, rounds, batch_key, agent_step)
             return repeat(
-                lambda *args: algorithm.update(args[0], args[1], tick, args[2]), state, batch, update_key, times
+                lambda *args: algorithm.update(args[0], args[1], context, args[2]), state, batch, update_key, times
             )
 
         state, reports = jax.lax.scan(one_round, learned.state, (jnp.arange(rounds), batches))
-        state = algorithm.settle(state, Tick(step, jnp.asarray(rounds), rounds, key, agent_step))
+        state = algorithm.after_updates(state, UpdateContext(step, jnp.asarray(rounds), rounds, key, agent_step))
         report = jax.tree.map(lambda leaf: jnp.nanmean(leaf, axis=0), reports)
         carry = rule.observe(learned.rule, report)
         return Learned(state, carry, learned.batches + rounds, learned.updates + rounds * times), report

@@ -24,8 +24,9 @@ from typing import Any, get_type_hints
 from smrl import plugins
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
-from smrl.runs.settings import Settings
-from smrl.studies import presets, tasks
+from smrl.paper import tasks
+from smrl.settings import Settings
+from smrl.studies import presets
 from smrl.studies.sweep import distinct, sweep
 from smrl.validation import convert
 

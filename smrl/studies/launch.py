@@ -13,17 +13,16 @@ from smrl.algorithms import registry
 from smrl.envs.make import make
 from smrl.errors import SmrlError, require
 from smrl.runs import checkpoint
-from smrl.runs.directory import RunDirectory
+from smrl.runs.paths import RunDirectory
 from smrl.runs.records import Record, read_run
 from smrl.runs.repair import mend
-from smrl.runs.settings import Settings
+from smrl.settings import RunOptions, Settings
 from smrl.studies.launchers.local import Local
 from smrl.studies.launchers.protocol import Ending, Job, Launcher, Task
 from smrl.studies.overview import Overview
 from smrl.studies.sweep import titles
-from smrl.training.interruption import Interrupted, Interruption
-from smrl.training.progress import Meter
-from smrl.training.session import Session
+from smrl.training.progress import Progress
+from smrl.training.signals import Interrupted, SignalHandler
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Outcome:
 
 def run_all(
     several: Sequence[Settings[Any]],
-    session: Session,
+    options: RunOptions,
     retries: int = 1,
     launcher: Launcher | None = None,
     patience: float = 0.0,
@@ -49,17 +48,17 @@ def run_all(
     require(len(several) > 0, "there is nothing to run.")
     refuse_unfit(several)
     by_title = dict(zip(titles(several), several, strict=True))
-    due = {title: one for title, one in by_title.items() if not _is_finished(one, session)}
+    due = {title: one for title, one in by_title.items() if not _is_finished(one, options)}
     # One thread each, unless cores would lie idle.
-    chosen = launcher or Local(session.threads or max(1, machine.cores() // len(several)))
-    board = Overview(session.quiet, len(by_title), len(by_title) - len(due))
-    endings = _Batch(due, session, retries, chosen, patience).train(board) if due else {}
+    chosen = launcher or Local(options.threads or max(1, machine.cores() // len(several)))
+    board = Overview(options.quiet, len(by_title), len(by_title) - len(due))
+    endings = _Batch(due, options, retries, chosen, patience).train(board) if due else {}
     records, failures = [], {}
     for title, settings in by_title.items():
         try:
             if (failure := endings.get(title, Ending()).failure) is not None:
                 raise SmrlError(failure)
-            records.append(read_run(RunDirectory.of(settings, session.runs).path))
+            records.append(read_run(RunDirectory.of(settings, options.runs).path))
         except SmrlError as error:
             failures[title] = str(error)
     return Outcome(records, failures)
@@ -76,24 +75,24 @@ class _Batch:
     def __init__(
         self,
         due: dict[str, Settings[Any]],
-        session: Session,
+        options: RunOptions,
         retries: int,
         launcher: Launcher,
         patience: float,
     ) -> None:
-        self._due, self._session, self._launcher, self._patience = due, session, launcher, patience
+        self._due, self._session, self._launcher, self._patience = due, options, launcher, patience
         self._waiting, self._left = list(due), dict.fromkeys(due, retries)
         self._running: dict[str, Job] = {}
         self._endings: dict[str, Ending] = {}
 
     def train(self, board: Overview) -> dict[str, Ending]:
         """Train all; how each of the runs ended."""
-        meter = functools.cache(lambda title: board.meter(title, self._due[title].steps))
+        progress = functools.cache(lambda title: board.progress(title, self._due[title].steps))
         with self._launcher, board:
             try:
-                with Interruption(lambda _: board.say(self._launcher.stopping)) as interruption:
+                with SignalHandler(lambda _: board.notify(self._launcher.stopping)) as interruption:
                     while not interruption.is_noted() and (self._running or self._waiting):
-                        self._start(meter, interruption.is_noted)
+                        self._start(progress, interruption.is_noted)
                         time.sleep(self._launcher.poll_seconds)
                         self._gather(board)
                     for job in self._running.values():
@@ -108,11 +107,11 @@ class _Batch:
             raise Interrupted(interruption.signal, self._launcher.parting)
         return self._endings
 
-    def _start(self, meter: Callable[[str], Meter], is_stopped: Callable[[], bool]) -> None:
+    def _start(self, progress: Callable[[str], Progress], is_stopped: Callable[[], bool]) -> None:
         while self._waiting and len(self._running) < self._launcher.places and not is_stopped():
             title = self._waiting.pop(0)
             task = Task.of(self._due[title], self._session, self._patience)
-            self._running[title] = self._launcher.start(task, partial(meter, title))
+            self._running[title] = self._launcher.start(task, partial(progress, title))
 
     def _gather(self, board: Overview) -> None:
         """Take note of the runs that have ended; those whose workers have died wait again, before all others."""
@@ -123,16 +122,16 @@ class _Batch:
             del self._running[title]
             if ending.is_death and self._left[title] > 0:
                 self._left[title] -= 1
-                board.say(f"{title}: {(ending.failure or '').partition('; ')[0]}; it is continued.")
+                board.notify(f"{title}: {(ending.failure or '').partition('; ')[0]}; it is continued.")
                 self._waiting.insert(0, title)
             else:
                 self._endings[title] = ending
                 board.end(title, ending.failure)
 
 
-def _is_finished(settings: Settings[Any], session: Session) -> bool:
+def _is_finished(settings: Settings[Any], options: RunOptions) -> bool:
     """Whether a run has made all of its steps; its tables are then made whole, as when it is continued."""
-    directory = RunDirectory.of(settings, session.runs)
+    directory = RunDirectory.of(settings, options.runs)
     if (done_steps(directory) or 0) < settings.steps:
         return False
     with contextlib.suppress(SmrlError), directory.locked():

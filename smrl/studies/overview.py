@@ -10,7 +10,7 @@ class Overview(Board):
         super().__init__(quiet)
         self._total, self._ended = total, finished
         if finished:
-            self.say(f"finished already: {finished} of {total}")
+            self.notify(f"finished already: {finished} of {total}")
 
     def end(self, title: str, failure: str | None) -> None:
         """Say how a run has ended, and drop its bar."""
@@ -18,4 +18,4 @@ class Overview(Board):
         for task in self._bars.tasks if self._bars else []:
             if self._bars and task.description == title:
                 self._bars.remove_task(task.id)
-        self.say(f"{title}: {failure or 'ended'} ({self._ended} of {self._total})")
+        self.notify(f"{title}: {failure or 'ended'} ({self._ended} of {self._total})")

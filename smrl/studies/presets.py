@@ -9,7 +9,7 @@ from smrl import plugins
 from smrl.errors import SmrlError, nearest
 
 if TYPE_CHECKING:
-    from smrl.runs.settings import Settings
+    from smrl.settings import Settings
 
 GROUP = "smrl.presets"  # entry points of packages that provide presets
 
@@ -99,7 +99,7 @@ PRESETS: dict[str, Preset] = {
             *_by_robot("redq", "target_entropy", False, Hopper=-1, HalfCheetah=-3, Walker2d=-3, Ant=-4, Humanoid=-2),
             Row("sac_pixels", {"reuse": 5, "steps": 100_000}),
             Row("drqv2", {"reuse": 5, "steps": 500_000}),
-            Row("drqv2", {"warmup": 4_000, "n_step": 3, "windows": "whole"}, source="from code"),
+            Row("drqv2", {"warmup": 4_000, "n_step": 3, "windows": "full"}, source="from code"),
             *(Row("drqv2", {"n_step": 1, "batch_size": 512}, f"*/walker-{verb}", "from code") for verb in WALKER),
             *(Row("drqv2", {"noise_steps": 500_000}, f"*/{task}", "from code") for task in SLOWER_NOISE),
             Row("drqv2", {"noise_steps": 2_000_000, "learning_rate": 8e-5}, "*/humanoid-*", "from code"),
@@ -198,7 +198,7 @@ def resolve(algorithm: str, env: str, preset: str = "paper", **values: Any) -> "
     >>> resolve("redq", "Hopper-v4", tau=0.01).fresh_batches
     20
     """
-    from smrl.runs.settings import make_settings  # here, so that presets can be listed at once
+    from smrl.settings import make_settings  # here, so that presets can be listed at once
 
     chosen = find(preset)
     algorithms = dict.fromkeys(row.algorithm for row in chosen.rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 from smrl.errors import SmrlError, nearest, require
 from smrl.runs import identity
-from smrl.runs.settings import Settings, names
+from smrl.settings import Settings, names
 from smrl.studies.presets import find, resolve
 from smrl.validation import Count, convert
 

@@ -17,13 +17,12 @@ from functools import partial
 from smrl import plugins
 from smrl.envs.make import make
 from smrl.errors import SmrlError
-from smrl.runs.directory import RunDirectory
-from smrl.runs.foreign import named_code
-from smrl.runs.settings import from_json
-from smrl.training.carry_out import carry_out
-from smrl.training.interruption import Interrupted
-from smrl.training.progress import SentMeter
-from smrl.training.session import Session
+from smrl.runs.paths import RunDirectory
+from smrl.runs.trust import named_code
+from smrl.settings import RunOptions, from_json
+from smrl.training.progress import SentProgress
+from smrl.training.run_training import run_training
+from smrl.training.signals import Interrupted
 
 SECONDS_TO_SAVE = 60.0
 LOCK_SECONDS = 0.5  # between two looks at a lock
@@ -34,7 +33,7 @@ def work(task: str, descriptor: int) -> int:
     connection = socket.socket(fileno=descriptor)
     connection.set_inheritable(False)  # a process that the environment starts must not hold it open
     threading.Thread(target=_end_with_launcher, args=(connection,), daemon=True).start()
-    meter = SentMeter(connection)
+    progress = SentProgress(connection)
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)  # a cluster warns all processes of a job; the launcher answers for them
     given = json.loads(task)
@@ -42,14 +41,14 @@ def work(task: str, descriptor: int) -> int:
         plugins.use_working_directory()
     try:
         settings = from_json(given["settings"])
-        session = Session(**given["session"])
-        wait_for_lock(RunDirectory.of(settings, session.runs), given["patience"])
-        carry_out(settings, session, partial(make, settings.env), meter)
+        options = RunOptions(**given["session"])
+        wait_for_lock(RunDirectory.of(settings, options.runs), given["patience"])
+        run_training(settings, options, partial(make, settings.env), progress)
     except SmrlError as error:
-        meter.fail(str(error))
+        progress.fail(str(error))
         return 2
     except Interrupted as stop:
-        meter.fail(str(stop))
+        progress.fail(str(stop))
         return stop.exit_code
     return 0
 

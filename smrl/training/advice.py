@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from smrl.envs import atari
-from smrl.runs.settings import Settings
+from smrl.envs.suites import atari
+from smrl.settings import Settings
 from smrl.smr.rules import Schedule, rule_of
 
 

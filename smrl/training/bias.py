@@ -13,11 +13,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from smrl.algorithms.acting import Reader
 from smrl.envs.environment import Environment
 from smrl.randomness import Purpose, at, key
-from smrl.runs.settings import Settings
-from smrl.training.deviation import sample_sd
+from smrl.settings import Settings
+from smrl.statistics import sample_sd
+from smrl.training.acting import Reader
 from smrl.training.evaluator import Evaluator, logger
 from smrl.types import Appraisal, State
 
@@ -48,10 +48,10 @@ class Bias:
         appraise: Callable[[State, Any, Any], Appraisal],
         template: State,
         make_env: Callable[[], Environment],
-        say: Callable[[str], None] = logger.warning,
+        notify: Callable[[str], None] = logger.warning,
     ) -> None:
         self.gamma, self.original, self.reward_scale = settings.gamma, settings.bias_original, settings.reward_scale
-        self.evaluator = Evaluator(make_env, EPISODES, settings.seed, Purpose.BIAS, say)
+        self.evaluator = Evaluator(make_env, EPISODES, settings.seed, Purpose.BIAS, notify)
         root = key(settings.seed, Purpose.BIAS)
         obs = self.evaluator.envs[0].spec.example().obs
         self._appraise = Reader(

@@ -10,7 +10,7 @@ from smrl.envs.environment import Environment, EnvironmentFault
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.randomness import Purpose, Stream, environment_seed
-from smrl.runs.settings import Settings
+from smrl.settings import Settings
 from smrl.types import ArraySpec
 
 Act = Callable[[np.ndarray, int], Any]  # observations of all environments, step → actions
@@ -57,10 +57,10 @@ class Collector:
         settings: Settings[Any],
         envs: Sequence[Environment],
         replay: Replay,
-        heed: Callable[[], None] = lambda: None,
+        check_interrupt: Callable[[], None] = lambda: None,
     ) -> None:
-        """``heed`` is called between the steps of a replayed episode, and raises to stop there."""
-        self.settings, self.envs, self.replay, self.heed = settings, envs, replay, heed
+        """``check_interrupt`` is called between the steps of a replayed episode, and raises to stop there."""
+        self.settings, self.envs, self.replay, self.check_interrupt = settings, envs, replay, check_interrupt
         self.spec = envs[0].spec
         self._warm_up = Stream(settings.seed, Purpose.WARM_UP)
         self._ended, self._returned = 0, 0.0  # episodes since the mean was last taken, and the sum of their returns
@@ -107,14 +107,16 @@ class Collector:
         names = ("number", "seed", "total", "over")
         return [{name: getattr(episode, name) for name in names} for episode in self.episodes]
 
-    def restore(self, arrays: dict[str, np.ndarray], facts: list[dict[str, Any]], say: Callable[[str], None]) -> None:
+    def restore(
+        self, arrays: dict[str, np.ndarray], facts: list[dict[str, Any]], notify: Callable[[str], None]
+    ) -> None:
         """Bring the environments to where they were: reset each with its episode's seed and repeat the actions."""
         for index, (env, fact) in enumerate(zip(self.envs, facts, strict=True)):
             obs, actions = arrays[f"episode{index}.obs"], arrays[f"episode{index}.actions"]
             if self._is_repeated(env, fact["seed"], actions, obs, fact["over"]):
                 self.episodes.append(Episode(obs=obs, actions=Actions(self.spec.action.array, actions), **fact))
                 continue
-            say(
+            notify(
                 "the environment did not repeat its episode (it is not deterministic); a new episode starts, "
                 "and the run will differ from one that was never interrupted."
             )
@@ -149,7 +151,7 @@ class Collector:
         try:
             obs = env.reset(seed)
             for action in actions:
-                self.heed()
+                self.check_interrupt()
                 if is_over:
                     return False
                 obs, *_ = env.step(action)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from smrl import runtime
 from smrl.envs.environment import Environment
-from smrl.envs.make import Distinct, Raw
+from smrl.envs.make import EnvFactory, Raw
 from smrl.randomness import Purpose, environment_seed
-from smrl.runs import runtime
-from smrl.runs.run import Run
+from smrl.training.run import Run
 from smrl.validation import Count, convert
 
 AT_ONCE = 16
@@ -46,12 +46,12 @@ class Evaluator:
         episodes: int,
         seed: int,
         purpose: Purpose = Purpose.EVALUATE,
-        say: Callable[[str], None] = logger.warning,
+        notify: Callable[[str], None] = logger.warning,
     ) -> None:
         """``say`` is told once of an episode that does not end."""
         self.envs = [make_env() for _ in range(min(episodes, AT_ONCE))]
-        self.episodes, self.seed, self.purpose, self.say = episodes, seed, purpose, say
-        self._has_said = False
+        self.episodes, self.seed, self.purpose, self.notify = episodes, seed, purpose, notify
+        self._has_warned = False
 
     def seeds(self, first: int = 0) -> list[int]:
         """The seeds of the episodes from a number on."""
@@ -77,7 +77,7 @@ class Evaluator:
                 obs[index], reward, terminated, truncated = self.envs[index].step(actions[index])
                 rewards[episode].append(reward)
                 if len(rewards[episode]) == ENDLESS:
-                    self._say_endless()
+                    self._warn_endless()
                 if terminated or truncated:
                     del episode_of[index]
                     for following in waiting:
@@ -86,11 +86,11 @@ class Evaluator:
                         break
         return Episodes(rewards)
 
-    def _say_endless(self) -> None:
-        if not self._has_said:
-            self._has_said = True
+    def _warn_endless(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
             where = f"an episode of {self.envs[0].name} has not ended after {ENDLESS:,} steps of an evaluation"
-            self.say(f"{where}; if it never ends, train with --max-episode-steps.")
+            self.notify(f"{where}; if it never ends, train with --max-episode-steps.")
 
     def close(self) -> None:
         """Close the environments."""
@@ -111,7 +111,7 @@ def evaluate(
     episodes = convert("episodes", episodes, Count)
     runtime.start(run.threads)  # so that the episodes of the run's evaluations come out the same
     policy = run.best_policy if best else run.policy
-    with contextlib.closing(Evaluator(Distinct(lambda: run.make_env(env)), episodes, run.settings.seed)) as evaluator:
+    with contextlib.closing(Evaluator(EnvFactory(lambda: run.make_env(env)), episodes, run.settings.seed)) as evaluator:
         played = evaluator(policy.act)
     assert played is not None
     return played

@@ -16,26 +16,25 @@ from smrl.envs.environment import Environment, EnvironmentFault
 from smrl.errors import SmrlError
 from smrl.plugins import in_words
 from smrl.runs import checkpoint
-from smrl.runs.background import Writer
 from smrl.runs.checkpoint import Saved
-from smrl.runs.directory import RunDirectory
-from smrl.runs.run import Run
-from smrl.runs.settings import Settings
+from smrl.runs.checkpoint_writer import Writer
+from smrl.runs.paths import RunDirectory
+from smrl.settings import RunOptions, Settings
 from smrl.smr.rules import rule_of
+from smrl.training.agent import Agent
 from smrl.training.bias import Bias
 from smrl.training.clock import Clock
 from smrl.training.collector import Collector
 from smrl.training.evaluator import Evaluator
-from smrl.training.interruption import Interruption
-from smrl.training.learner import Learner
-from smrl.training.progress import Meter
+from smrl.training.memory_budget import replay_of
+from smrl.training.progress import Progress
 from smrl.training.recorder import Recorder
-from smrl.training.room import replay_of
-from smrl.training.session import Session
+from smrl.training.run import Run
+from smrl.training.signals import SignalHandler
 
 
 @dataclass(frozen=True)
-class Hooks:
+class Callbacks:
     """Functions of a user's that see a run in flight; one that returns True stops the run, which is saved."""
 
     on_step: Callable[[Run, int], Any] | None = None  # run, step
@@ -48,23 +47,23 @@ class Trainer:
     def __init__(
         self,
         settings: Settings[Any],
-        session: Session,
+        options: RunOptions,
         directory: RunDirectory,
         make_env: Callable[..., Environment],
-        meter: Meter,
-        hooks: Hooks,
-        interruption: Interruption,
+        progress: Progress,
+        callbacks: Callbacks,
+        interruption: SignalHandler,
         resources: ExitStack,
     ) -> None:
-        self.settings, self.session, self.directory, self.hooks = settings, session, directory, hooks
-        self.make_env, self.meter, self.interruption, self.resources = make_env, meter, interruption, resources
+        self.settings, self.options, self.directory, self.callbacks = settings, options, directory, callbacks
+        self.make_env, self.progress, self.interruption, self.resources = make_env, progress, interruption, resources
         envs = [self._opened(make_env(training=True)) for _ in range(settings.envs)]
         spec = envs[0].spec
-        self.learner = Learner(settings, spec)
-        learn_every = self.learner.algorithm.learn_every
+        self.agent = Agent(settings, spec)
+        learn_every = self.agent.algorithm.learn_every
         self.clock = Clock(settings.envs, settings.action_repeat, settings.warmup, learn_every)
-        self.replay = replay_of(settings, spec, directory.path, meter.say)
-        self.collector = Collector(settings, envs, self.replay, interruption.heed)
+        self.replay = replay_of(settings, spec, directory.path, progress.notify)
+        self.collector = Collector(settings, envs, self.replay, interruption.check_interrupt)
         self.writer = self._opened(Writer(directory.checkpoint, self.replay))
         self.seen = Run(directory.path, trust=True)  # the run as hooks see it
         self.evaluator: Evaluator | None = None
@@ -86,19 +85,19 @@ class Trainer:
                 return None
             if stop := self._asked_to_stop():
                 return stop
-            if time.monotonic() - self.saved_at > self.session.checkpoint_seconds:
+            if time.monotonic() - self.saved_at > self.options.checkpoint_seconds:
                 self.save_in_background()
             self.advance()
-            if self._hook_stops(self.hooks.on_step, self.step):
+            if self._hook_stops(self.callbacks.on_step, self.step):
                 return "on_step returned True"
 
     def advance(self) -> None:
         """One action in every environment, and the learning that is due after it."""
         if self.clock.is_due(self.step, self.settings.reset_every):
-            self.learner.reset(self.step)  # before a step, so that a run never ends with a new agent
+            self.agent.reset(self.step)  # before a step, so that a run never ends with a new agent
         self._collect()
         for moment in self.clock.learning_steps(self.step):
-            self.learner.learn(self.replay, moment)
+            self.agent.learn(self.replay, moment)
         self.step += self.clock.stride
         self.recorder.advance(self.step)
 
@@ -116,7 +115,7 @@ class Trainer:
     def _state(self) -> Saved:
         """What a checkpoint keeps besides the replay memory, as copies that no later step changes."""
         mean, step, best = self.best or (None, None, {})
-        arrays = self.learner.arrays() | self.collector.arrays() | best
+        arrays = self.agent.arrays() | self.collector.arrays() | best
         facts = {
             "episodes": self.collector.facts(),
             "seconds": self._seconds(),
@@ -129,30 +128,32 @@ class Trainer:
 
     def _begin(self) -> None:
         """Start anew, or go on from the newest checkpoint."""
-        saved = checkpoint.load(self.directory.checkpoint, self.meter.say, self.replay)
+        saved = checkpoint.load(self.directory.checkpoint, self.progress.notify, self.replay)
         self.step = saved.step if saved else 0
         self.config = self.directory.read_config()
-        self.recorder = self._opened(Recorder(self.settings, self.directory, self.meter, self.session.wandb, self.step))
+        self.recorder = self._opened(
+            Recorder(self.settings, self.directory, self.progress, self.options.wandb, self.step)
+        )
         if saved:
-            self.meter.say(f"continuing at step {self.step:,}")
-            self.learner.restore(saved.arrays | (self._counts_of_format_1() if saved.format == 1 else {}))
-            self.collector.restore(saved.arrays, saved.facts["episodes"], self.meter.say)
+            self.progress.notify(f"continuing at step {self.step:,}")
+            self.agent.restore(saved.arrays | (self._counts_of_format_1() if saved.format == 1 else {}))
+            self.collector.restore(saved.arrays, saved.facts["episodes"], self.progress.notify)
             if best := saved.facts.get("best"):
                 arrays = {name: array for name, array in saved.arrays.items() if name.startswith("['best']")}
                 self.best = (best["mean"], best["step"], arrays)
         else:
-            self.learner.start()
+            self.agent.start()
             self.collector.start()
         self.last = self.recorder.last_evaluation()  # its step and mean return
         if self.last and self.last[0] == self.step and (self.best is None or self.last[1] > self.best[0]):
-            self.best = (self.last[1], self.step, self.learner.policy_arrays())  # killed right after this evaluation
-        self.counted = self.learner.counts()  # batches and updates, when last logged
+            self.best = (self.last[1], self.step, self.agent.policy_arrays())  # killed right after this evaluation
+        self.counted = self.agent.counts()  # batches and updates, when last logged
         self.seconds_before = saved.facts["seconds"] if saved else 0.0
         self.started = self.saved_at = time.monotonic()
 
     def _counts_of_format_1(self) -> dict[str, np.ndarray]:
         """Batches and updates of a run from before they were counted; its rules had no carry."""
-        rule, rounds = rule_of(self.settings.reuse), self.learner.rounds
+        rule, rounds = rule_of(self.settings.reuse), self.agent.rounds
         times = [int(rule.times((), step)) for step in self.clock.learned_at(self.step)]
         counts = {"batches": rounds * len(times), "updates": rounds * sum(times)}
         return {f"['{name}']": np.array(count, np.int32) for name, count in counts.items()}
@@ -160,7 +161,7 @@ class Trainer:
     def _asked_to_stop(self) -> str | None:
         if self.interruption.signal is not None:
             return self.interruption.name
-        minutes = self.session.max_minutes
+        minutes = self.options.max_minutes
         if minutes is not None and time.monotonic() - self.started > 60 * minutes:
             return f"{minutes:g} minutes are over"
         return None
@@ -168,7 +169,7 @@ class Trainer:
     def _collect(self) -> None:
         self.writer.keep(self.settings.envs)
         try:
-            self.collector.collect(self.learner.explore.bind(self.learner.learned.state), self.step)
+            self.collector.collect(self.agent.explore.bind(self.agent.learned.state), self.step)
         except EnvironmentFault as fault:
             raise SmrlError(f"at step {self.step + 1:,}: {fault}; {self._save_after_failure()}.") from fault
 
@@ -177,9 +178,9 @@ class Trainer:
         step, settings = self.step, self.settings
         if self.evaluator is None:
             self.evaluator = self._opened(
-                Evaluator(self.make_env, settings.eval_episodes, settings.seed, say=self.meter.say)
+                Evaluator(self.make_env, settings.eval_episodes, settings.seed, notify=self.progress.notify)
             )
-        policy = self.learner.exploit.bind(self.learner.learned.state)
+        policy = self.agent.exploit.bind(self.agent.learned.state)
         try:
             episodes = self.evaluator(lambda obs: np.asarray(policy(obs)), halt=self.interruption.is_noted)
             bias = self._measure_bias() if self.clock.is_due(step, settings.bias_every) else {}
@@ -191,31 +192,31 @@ class Trainer:
         self.last = (step, values["mean"])
         self._log_learning()
         if self.best is None or values["mean"] > self.best[0]:
-            self.best = (values["mean"], step, self.learner.policy_arrays())
-        if self._hook_stops(self.hooks.on_evaluation, step, values):
+            self.best = (values["mean"], step, self.agent.policy_arrays())
+        if self._hook_stops(self.callbacks.on_evaluation, step, values):
             return "on_evaluation returned True"
         return self._reached(values["mean"])
 
     def _reached(self, mean: float) -> str | None:
-        stop_at = self.session.stop_at
+        stop_at = self.options.stop_at
         is_reached = stop_at is not None and mean >= stop_at
         return f"the return {mean:,.1f} has reached {stop_at:,g}" if is_reached else None
 
     def _measure_bias(self) -> dict[str, float] | None:
         if self.bias is None:
-            appraise = self.learner.algorithm.appraise
-            bias = Bias(self.settings, appraise, self.learner.template.state, self.make_env, self.meter.say)
+            appraise = self.agent.algorithm.appraise
+            bias = Bias(self.settings, appraise, self.agent.template.state, self.make_env, self.progress.notify)
             self.bias = self._opened(bias)
-        return self.bias(self.learner.learned.state, self.step, halt=self.interruption.is_noted)
+        return self.bias(self.agent.learned.state, self.step, halt=self.interruption.is_noted)
 
     def _log_learning(self) -> None:
         """Log losses, and the updates per learning step as they were counted: on fresh batches and on reused ones."""
-        values = self.learner.take_metrics()
+        values = self.agent.take_metrics()
         if not values:
             return  # still warming up
-        batches, updates = self.learner.counts()
+        batches, updates = self.agent.counts()
         new_batches, new_updates = batches - self.counted[0], updates - self.counted[1]
-        rounds = self.learner.rounds
+        rounds = self.agent.rounds
         values |= {
             "fresh_batch_updates": rounds,
             "same_batch_updates": rounds * (new_updates - new_batches) / new_batches,
@@ -233,7 +234,7 @@ class Trainer:
         try:
             return hook is not None and hook(self.seen, *news) is True
         except Exception:
-            self.meter.say(f"a hook failed at step {self.step:,}; {self._save_after_failure()}.")
+            self.progress.notify(f"a hook failed at step {self.step:,}; {self._save_after_failure()}.")
             raise
 
     def _save_after_failure(self) -> str:
@@ -246,16 +247,16 @@ class Trainer:
 
     def _opened(self, resource: Any) -> Any:
         """The resource, which is closed on every way out of the run."""
-        self.resources.push(partial(_close, resource, self.meter.say))
+        self.resources.push(partial(_close, resource, self.progress.notify))
         return resource
 
 
-def _close(resource: Any, say: Callable[[str], None], kind: Any, error: BaseException | None, trace: Any) -> None:
+def _close(resource: Any, notify: Callable[[str], None], kind: Any, error: BaseException | None, trace: Any) -> None:
     """Close a resource; a failure to do so is only said where it would hide an error that came first."""
     try:
         resource.close()
     except Exception as failure:
-        sentence = f"closing the {type(resource).__name__.lower()} failed with {in_words(failure)}."
+        message = f"closing the {type(resource).__name__.lower()} failed with {in_words(failure)}."
         if error is None:
-            raise SmrlError(sentence) from failure
-        say(sentence)
+            raise SmrlError(message) from failure
+        notify(message)

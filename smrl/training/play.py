@@ -10,13 +10,13 @@ from typing import Any
 import imageio.v3 as iio
 import numpy as np
 
+from smrl import runtime
 from smrl.envs.environment import Environment
 from smrl.envs.make import Raw
 from smrl.errors import SmrlError, require
 from smrl.randomness import Purpose, environment_seed
-from smrl.runs import runtime
-from smrl.runs.files import writing
-from smrl.runs.run import Run
+from smrl.runs.atomic import writing
+from smrl.training.run import Run
 from smrl.validation import Count, convert
 
 GRAPHICS = re.compile("egl|glget|libgl|opengl|osmesa|glfw|mujoco_gl", re.IGNORECASE)  # in what a renderer complains of

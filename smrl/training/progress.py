@@ -12,7 +12,8 @@ from typing import Protocol
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
@@ -20,7 +21,7 @@ REFRESH_SECONDS = 0.2
 SPEED_SECONDS = 10.0  # steps/s is the mean over this time
 
 
-class Meter(Protocol):
+class Progress(Protocol):
     """Takes the news of one run."""
 
     def begin(self, step: int) -> None:
@@ -32,15 +33,15 @@ class Meter(Protocol):
     def evaluated(self, step: int, mean: float) -> None:
         """An evaluation was made."""
 
-    def say(self, sentence: str) -> None:
+    def notify(self, message: str) -> None:
         """Something that a person should know."""
 
 
 class Unfailing:
     """Passes news on to a meter until that fails: a terminal that is gone must not stop a run."""
 
-    def __init__(self, meter: Meter) -> None:
-        self._meter: Meter | None = meter
+    def __init__(self, progress: Progress) -> None:
+        self._progress: Progress | None = progress
 
     def begin(self, step: int) -> None:
         """Pass on that training starts."""
@@ -54,16 +55,16 @@ class Unfailing:
         """Pass on the return."""
         self._pass_on("evaluated", step, mean)
 
-    def say(self, sentence: str) -> None:
+    def notify(self, message: str) -> None:
         """Pass on a sentence."""
-        self._pass_on("say", sentence)
+        self._pass_on("say", message)
 
     def _pass_on(self, name: str, *news: int | float | str) -> None:
         try:
-            if self._meter is not None:
-                getattr(self._meter, name)(*news)
+            if self._progress is not None:
+                getattr(self._progress, name)(*news)
         except Exception:
-            self._meter = None  # there is nobody left to tell
+            self._progress = None  # there is nobody left to tell
 
 
 class Speed:
@@ -91,10 +92,10 @@ class Speed:
         self._seen.clear()
 
 
-class ShownMeter:
+class ShownProgress:
     """A bar among others, or lines where there are no bars."""
 
-    def __init__(self, console: Console, bars: Progress | None, title: str, total: int) -> None:
+    def __init__(self, console: Console, bars: Bars | None, title: str, total: int) -> None:
         self._console, self._bars, self._title, self._total = console, bars, title, total
         self._speed, self._speed_by_line = Speed(), Speed(seconds=0)  # the latter from one line to the next
         self._task: TaskID | None = None
@@ -121,11 +122,11 @@ class ShownMeter:
             self._bars.update(self._task, completed=step, value=f"{mean:,.1f}", speed=speed)
         else:
             speed = _in_words(self._speed_by_line.at(step, time.monotonic()))
-            self.say(f"step {step:,} of {self._total:,}, return {mean:,.1f}, {speed} steps/s")
+            self.notify(f"step {step:,} of {self._total:,}, return {mean:,.1f}, {speed} steps/s")
 
-    def say(self, sentence: str) -> None:
+    def notify(self, message: str) -> None:
         """Print a sentence."""
-        self._console.print(Text(f"{self._title}: {sentence}"))
+        self._console.print(Text(f"{self._title}: {message}"))
 
 
 def _in_words(speed: float) -> str:
@@ -140,9 +141,9 @@ class Board:
         stream = self._console.file
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")  # as Python's own stderr, where … is not in the encoding
-        self._bars: Progress | None = None
+        self._bars: Bars | None = None
         if self._console.is_terminal and not quiet:
-            self._bars = Progress(
+            self._bars = Bars(
                 TitleColumn(),
                 BarColumn(bar_width=8),
                 TextColumn("{task.completed:,} steps, {task.fields[speed]}/s"),
@@ -162,13 +163,13 @@ class Board:
         if self._bars:
             self._bars.stop()
 
-    def meter(self, title: str, total: int) -> Meter:
+    def progress(self, title: str, total: int) -> Progress:
         """A meter for another run."""
-        return ShownMeter(self._console, self._bars, title, total)
+        return ShownProgress(self._console, self._bars, title, total)
 
-    def say(self, sentence: str) -> None:
+    def notify(self, message: str) -> None:
         """Print a sentence that concerns all runs."""
-        self._console.print(Text(sentence))
+        self._console.print(Text(message))
 
 
 class TitleColumn(ProgressColumn):
@@ -207,7 +208,7 @@ def shortened(text: str, width: int) -> str:
     return f"{text[: width - 1 - end]}…{text[len(text) - end :]}"
 
 
-class SentMeter:
+class SentProgress:
     """Sends the news as lines of JSON to the process that shows them."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -225,13 +226,13 @@ class SentMeter:
         """Send the return."""
         self._send("evaluated", step, mean)
 
-    def say(self, sentence: str) -> None:
+    def notify(self, message: str) -> None:
         """Send a sentence."""
-        self._send("say", sentence)
+        self._send("say", message)
 
-    def fail(self, sentence: str) -> None:
+    def fail(self, message: str) -> None:
         """Send why the run ends early."""
-        self._send("fail", sentence)
+        self._send("fail", message)
 
     def _send(self, name: str, *news: int | float | str) -> None:
         line = json.dumps([name, *news]).encode() + b"\n"

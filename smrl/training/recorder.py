@@ -7,32 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from smrl.runs.directory import RunDirectory
-from smrl.runs.logs import Curves
-from smrl.runs.settings import Settings
+from smrl.runs.paths import RunDirectory
 from smrl.runs.tables import CsvLog, lines_until
-from smrl.training.deviation import sample_sd
-from smrl.training.progress import REFRESH_SECONDS, Meter
+from smrl.settings import Settings
+from smrl.statistics import sample_sd
+from smrl.training.loggers import Curves
+from smrl.training.progress import REFRESH_SECONDS, Progress
 
 
 class Recorder:
     """Writes evaluations.csv, training.csv and the curves of one run, and tells its meter."""
 
     def __init__(
-        self, settings: Settings[Any], directory: RunDirectory, meter: Meter, wandb: str | None, step: int
+        self, settings: Settings[Any], directory: RunDirectory, progress: Progress, wandb: str | None, step: int
     ) -> None:
         """Open the files of a run that begins or goes on after ``step``; later rows are dropped."""
-        self.settings, self.directory, self.meter = settings, directory, meter
+        self.settings, self.directory, self.progress = settings, directory, progress
         columns: tuple[str, ...] = ("step", "episodes", "mean", "sd", "min", "max")
         columns += ("agent_steps",) if settings.action_repeat > 1 else ()
         columns += ("bias", "bias_sd") if settings.bias_every else ()
         self.evaluations = CsvLog(directory.evaluations, columns, continue_at=step)
         self.training: CsvLog | None = None  # opened when its columns are known
-        self.curves = Curves(directory.path, directory.read_config(), step, wandb, meter.say)
+        self.curves = Curves(directory.path, directory.read_config(), step, wandb, progress.notify)
         self.first_step = step
         self.shown_at = 0.0
         self.logged = (step, time.monotonic())
-        meter.begin(step)
+        progress.begin(step)
 
     def last_evaluation(self) -> tuple[int, float] | None:
         """Step and mean return of the last evaluation, if there is one."""
@@ -44,7 +44,7 @@ class Recorder:
         """Show the step, a few times per second."""
         if time.monotonic() - self.shown_at > REFRESH_SECONDS:
             self.shown_at = time.monotonic()
-            self.meter.advance(step)
+            self.progress.advance(step)
 
     def evaluation(self, step: int, returns: np.ndarray, bias: Mapping[str, float]) -> dict[str, float]:
         """Record an evaluation; its values by name. The sd is over episodes, NaN where there is only one."""
@@ -58,7 +58,7 @@ class Recorder:
         agent_steps = step // self.settings.action_repeat
         self.evaluations.write({"step": step, "agent_steps": agent_steps, "episodes": len(returns), **values})
         self.curves.write("evaluation", step, values)
-        self.meter.evaluated(step, values["mean"])
+        self.progress.evaluated(step, values["mean"])
         return values
 
     def learning(self, step: int, values: dict[str, float], episode_return: float | None, seconds: float) -> None:

@@ -13,10 +13,10 @@ from specs import vectors
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
 from smrl.nn.networks import Ensemble
-from smrl.runs.arrays import from_arrays, to_arrays
 from smrl.runs.identity import algorithm_words
 from smrl.smr import loop
-from smrl.types import Algorithm, ArraySpec, Continuous, Discrete, Spec, Tick, Transition
+from smrl.training.arrays import from_arrays, to_arrays
+from smrl.types import Algorithm, ArraySpec, Continuous, Discrete, Spec, Transition, UpdateContext
 
 SPEC = vectors(5, 2)
 IMAGES = Spec(ArraySpec((12, 12, 2), "uint8"), Continuous(2))
@@ -104,7 +104,7 @@ def update(name: str) -> Any:
     algorithm = make(name)
 
     def once(state: Any, batch: Transition, step: Any, index: Any, batch_key: Any, key: Any) -> Any:
-        return algorithm.update(state, batch, Tick(step, index, rounds(name), batch_key, step - 1), key)
+        return algorithm.update(state, batch, UpdateContext(step, index, rounds(name), batch_key, step - 1), key)
 
     return jax.jit(once)
 
@@ -147,8 +147,8 @@ def manual(name: str, state: Any, data: Transition, step: int, key: Any, times: 
         for m in range(times):
             state, report = update(name)(state, batch, step, index, batch_key, jax.random.fold_in(update_key, m))
             reports.append(report)
-    state = make(name).settle(
-        state, Tick(jnp.asarray(step), jnp.asarray(rounds(name)), rounds(name), key, jnp.asarray(step - 1))
+    state = make(name).after_updates(
+        state, UpdateContext(jnp.asarray(step), jnp.asarray(rounds(name)), rounds(name), key, jnp.asarray(step - 1))
     )
     means = {name: np.array([report[name] for report in reports]) for name in reports[0]}
     return state, {name: np.mean(v[~np.isnan(v)]) if not np.isnan(v).all() else np.nan for name, v in means.items()}

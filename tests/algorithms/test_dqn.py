@@ -10,14 +10,14 @@ from numpy_images import Floats, Named, assert_first_step, batch, encode, leaves
 
 from smrl.algorithms.dqn import DQN, State, dqn
 from smrl.errors import SmrlError
-from smrl.runs.settings import make_settings
-from smrl.types import ArraySpec, Continuous, Discrete, Spec, Tick, Transition
+from smrl.settings import make_settings
+from smrl.types import ArraySpec, Continuous, Discrete, Spec, Transition, UpdateContext
 
 VECTORS = Spec(ArraySpec((4,)), Discrete(3))
 IMAGES = Spec(ArraySpec((9, 9, 2), "uint8"), Discrete(3))
 SIZES: dict[str, Any] = {"hidden": (11,), "filters": (3, 4), "kernels": (3, 2), "strides": (2, 1)}
 KEY = jax.random.key(0)
-TICK = Tick(jnp.int32(1), jnp.int32(0), 1, KEY, jnp.int32(0))
+TICK = UpdateContext(jnp.int32(1), jnp.int32(0), 1, KEY, jnp.int32(0))
 
 
 def q_values(params: Named, obs: Any) -> Floats:
@@ -59,7 +59,7 @@ def test_the_target_is_copied_once_after_all_updates_of_its_step() -> None:
     state = algorithm.init(KEY)
     moved = State(state.critics._replace(params=jax.tree.map(lambda leaf: leaf + 1, state.critics.params)), *state[1:])
     for step, is_copied in ((249, False), (250, True), (251, False), (500, True)):
-        settled = algorithm.settle(moved, TICK._replace(step=jnp.int32(step)))
+        settled = algorithm.after_updates(moved, TICK._replace(step=jnp.int32(step)))
         expected = moved.critics.params if is_copied else moved.target_critics
         assert jax.tree.all(jax.tree.map(np.array_equal, settled.target_critics, expected))
 
@@ -78,7 +78,7 @@ def test_epsilon_falls_over_a_tenth_of_the_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "sentence"),
+    ("spec", "message"),
     [
         (Spec(ArraySpec((4,)), Continuous(2)), "DQN needs discrete actions, but this environment has 2 continuous"),
         (Spec(ArraySpec((4, 4), "uint8"), Discrete(2)), "DQN needs vectors or images, but"),
@@ -88,19 +88,19 @@ def test_epsilon_falls_over_a_tenth_of_the_run() -> None:
         ),
     ],
 )
-def test_what_it_cannot_learn(spec: Spec, sentence: str) -> None:
-    with pytest.raises(SmrlError, match=sentence):
+def test_what_it_cannot_learn(spec: Spec, message: str) -> None:
+    with pytest.raises(SmrlError, match=message):
         dqn(DQN(), spec)
 
 
 @pytest.mark.parametrize(
-    ("hyper", "sentence"),
+    ("hyper", "message"),
     [
         ({"target_every": 10}, "target_every must be a multiple of the 4 agent steps per learning step, not 10"),
         ({"filters": (8, 8)}, "filters, kernels and strides must be as many, not 2, 3 and 3"),
         ({"epsilon": 2.0}, r"epsilon must be a number in \[0, 1\]"),
     ],
 )
-def test_what_contradicts_itself(hyper: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(SmrlError, match=sentence):
+def test_what_contradicts_itself(hyper: dict[str, Any], message: str) -> None:
+    with pytest.raises(SmrlError, match=message):
         DQN(**hyper)

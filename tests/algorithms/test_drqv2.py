@@ -11,7 +11,7 @@ from numpy_images import Floats, Named, assert_first_step, augmented, batch, dis
 from smrl.algorithms.drqv2 import DrQv2, State, drqv2
 from smrl.errors import SmrlError
 from smrl.studies.presets import resolve
-from smrl.types import ArraySpec, Continuous, Spec, Tick
+from smrl.types import ArraySpec, Continuous, Spec, UpdateContext
 
 SPEC = Spec(ArraySpec((9, 9, 2), "uint8"), Continuous(2))
 RATE, REACH, CLIP = 1e-3, 2, 0.3
@@ -23,8 +23,8 @@ KEY, BATCH_KEY = jax.random.key(0), jax.random.key(9)
 AGENT_STEP = 30  # σ = 0.7 · 1 + 0.3 · 0.1
 
 
-def tick(agent_step: int = AGENT_STEP) -> Tick:
-    return Tick(jnp.int32(1), jnp.int32(0), 1, BATCH_KEY, jnp.int32(agent_step))
+def context(agent_step: int = AGENT_STEP) -> UpdateContext:
+    return UpdateContext(jnp.int32(1), jnp.int32(0), 1, BATCH_KEY, jnp.int32(agent_step))
 
 
 def trunk(params: Named, h: Floats) -> Floats:
@@ -62,7 +62,7 @@ def test_one_update_is_that_of_numpy(augmentation: Any) -> None:
     first = algorithm.init(KEY)
     encoder, actor_now, critics_now = (part._replace(params=disturbed(part.params)) for part in first[:3])
     state = State(encoder, actor_now, critics_now, target_critics=disturbed(first.target_critics, seed=1))
-    new, metrics = jax.jit(algorithm.update)(state, data, tick(), KEY)
+    new, metrics = jax.jit(algorithm.update)(state, data, context(), KEY)
 
     shift_key, target_key, actor_key = jax.random.split(KEY, 3)
     data = augmented(data, augmentation, shift_key, BATCH_KEY, REACH)
@@ -118,7 +118,7 @@ def test_noise_falls_over_agent_steps() -> None:
 
 def test_a_reset_keeps_the_encoder_and_its_optimiser() -> None:
     algorithm, data = drqv2(DrQv2(**SIZES), SPEC), batch(SPEC)
-    state, _ = jax.jit(algorithm.update)(algorithm.init(KEY), data, tick(), KEY)
+    state, _ = jax.jit(algorithm.update)(algorithm.init(KEY), data, context(), KEY)
     assert algorithm.reset is not None
     new, fresh = algorithm.reset(state, jax.random.key(5)), algorithm.init(jax.random.key(5))
 
@@ -136,7 +136,7 @@ def test_shifts_are_drawn_anew_in_every_reuse_or_once_per_batch() -> None:
     for augmentation, is_same in cases:
         algorithm = drqv2(DrQv2(**SIZES, augmentation=augmentation, first_noise=0.0, last_noise=0.0), SPEC)
         update = jax.jit(algorithm.update)
-        losses = [float(update(state, batch(SPEC), tick(), jax.random.key(m))[1]["critic_loss"]) for m in range(3)]
+        losses = [float(update(state, batch(SPEC), context(), jax.random.key(m))[1]["critic_loss"]) for m in range(3)]
         assert (len(set(losses)) == 1) == is_same
         assert (len(set(losses)) == 3) == (not is_same)
 
@@ -153,7 +153,7 @@ def test_shifts_are_drawn_anew_in_every_reuse_or_once_per_batch() -> None:
 )
 def test_presets(task: str, expected: dict[str, Any]) -> None:
     settings = resolve("drqv2", f"dmc-pixels/{task}")
-    common = {"reuse": "5", "steps": 500_000, "action_repeat": 2, "windows": "whole", "warmup": 4_000}
+    common = {"reuse": "5", "steps": 500_000, "action_repeat": 2, "windows": "full", "warmup": 4_000}
     for name, value in (expected | common).items():
         found = getattr(settings, name) if hasattr(settings, name) else getattr(settings.hyper, name)
         assert found == value, name

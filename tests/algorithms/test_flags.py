@@ -12,7 +12,7 @@ from specs import CONTINUOUS, SOFT, vectors
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
 from smrl.nn.networks import ACTIVATIONS
-from smrl.types import Algorithm, Tick, Transition
+from smrl.types import Algorithm, Transition, UpdateContext
 
 SPEC = vectors(3, 2)
 SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,)}
@@ -34,8 +34,8 @@ def batch() -> Transition:
 def updated(algorithm: Algorithm[Any], steps: int = 1) -> Any:
     state, update = jax.jit(algorithm.init)(KEY), jax.jit(algorithm.update)
     for step in range(1, steps + 1):
-        tick = Tick(jnp.int32(step), jnp.int32(0), 1, KEY, jnp.int32(0))
-        state, _ = update(state, batch(), tick, jax.random.fold_in(KEY, step))
+        context = UpdateContext(jnp.int32(step), jnp.int32(0), 1, KEY, jnp.int32(0))
+        state, _ = update(state, batch(), context, jax.random.fold_in(KEY, step))
     return state
 
 
@@ -129,6 +129,6 @@ def test_tqc_s_huber_parameter() -> None:
     """Where it is as small as this, every error is beyond it and the loss shrinks with it."""
     metrics = [made("tqc", huber=huber) for huber in (1e-3, 2e-3)]
     state = metrics[0].init(KEY)
-    tick = Tick(jnp.int32(1), jnp.int32(0), 1, KEY, jnp.int32(0))
-    small, large = (float(one.update(state, batch(), tick, KEY)[1]["critic_loss"]) for one in metrics)
+    context = UpdateContext(jnp.int32(1), jnp.int32(0), 1, KEY, jnp.int32(0))
+    small, large = (float(one.update(state, batch(), context, KEY)[1]["critic_loss"]) for one in metrics)
     assert large / small == pytest.approx(2, rel=0.05)

@@ -16,10 +16,10 @@ from numpy_reference import Floats, Network
 from specs import vectors
 
 from smrl.algorithms.registry import find
-from smrl.nn import gradients
+from smrl.nn import optimiser as gradients
 from smrl.smr.loop import Learned, learner
 from smrl.smr.rules import rule_of
-from smrl.types import Algorithm, Spec, Tick, Transition
+from smrl.types import Algorithm, Spec, Transition, UpdateContext
 
 SAME = 2e-5  # ‖difference‖/‖array‖ of all that an update leaves behind; most are the same to 1e-6
 REPORTED = 1e-4  # of a metric, for a mean may cancel
@@ -55,7 +55,7 @@ class Subject:
     spec: Spec
     size: int  # of a batch
     settings: reference.Settings
-    draws: Callable[[Transition, Tick, jax.Array], dict[str, Any]]  # what is random in an update with this key
+    draws: Callable[[Transition, UpdateContext, jax.Array], dict[str, Any]]  # what is random in an update with this key
     update: Callable[..., tuple[Any, reference.Metrics]]
     nearest_branch: Callable[..., float]  # takes what the update takes: how near one of its gradients is to a jump
     in_numpy: Callable[[Any], Any]
@@ -140,8 +140,8 @@ def start(algorithm: Algorithm[Any], spec: Spec) -> Any:
     return state
 
 
-def tick(step: int, index: int = 0, rounds: int = 1) -> Tick:
-    return Tick(jnp.int32(step), jnp.int32(index), rounds, jax.random.key(3), jnp.int32(0))
+def context(step: int, index: int = 0, rounds: int = 1) -> UpdateContext:
+    return UpdateContext(jnp.int32(step), jnp.int32(index), rounds, jax.random.key(3), jnp.int32(0))
 
 
 def set_up(subject: Subject) -> Setup:
@@ -153,7 +153,7 @@ def set_up(subject: Subject) -> Setup:
     for step in range(1, WARM_UP + 1):
         batch = random_batch(step, size, spec)
         state = shift_policy(state, batch.obs, subject)
-        state, _ = update(state, batch, tick(step, step % rounds, rounds), jax.random.key(10 + step))
+        state, _ = update(state, batch, context(step, step % rounds, rounds), jax.random.key(10 + step))
     state = shift_policy(state, batch.obs, subject)
     batches = (random_batch(seed, size, spec) for seed in count(100))
     batch = next(batch for batch in batches if not near_a_branch(subject, state, batch, rounds))
@@ -163,7 +163,7 @@ def set_up(subject: Subject) -> Setup:
 cached_set_up = functools.cache(set_up)
 
 
-def arguments(subject: Subject, state: Any, batch: Transition, now: Tick, key: jax.Array) -> dict[str, Any]:
+def arguments(subject: Subject, state: Any, batch: Transition, now: UpdateContext, key: jax.Array) -> dict[str, Any]:
     """Of NumPy's update on its own state."""
     numbers = {"state": state, "batch": batch_in_numpy(batch), "step": int(now.step), "settings": subject.settings}
     return numbers | subject.draws(batch, now, key)
@@ -172,7 +172,7 @@ def arguments(subject: Subject, state: Any, batch: Transition, now: Tick, key: j
 def near_a_branch(subject: Subject, state: Any, batch: Transition, rounds: int) -> bool:
     """Whether float32 may take another branch of a ReLU somewhere, which is no error, but a jump of a gradient."""
     before, key = subject.in_numpy(state), jax.random.key(NOISE_SEED)
-    ticks = (tick(2, index, rounds) for index in range(rounds))
+    ticks = (context(2, index, rounds) for index in range(rounds))
     return any(subject.nearest_branch(**arguments(subject, before, batch, now, key)) < KINK for now in ticks)
 
 
@@ -188,7 +188,7 @@ def members(params: Any) -> list[Network]:
     return [leaves] if leaves[0].ndim <= 1 else [list(member) for member in zip(*leaves, strict=True)]
 
 
-def adams(trained: gradients.Trained) -> list[reference.Adam]:
+def adams(trained: gradients.TrainState) -> list[reference.Adam]:
     mu, nu, steps = (optax.tree_utils.tree_get(trained.optimiser, name) for name in ("mu", "nu", "count"))
     networks = members(trained.params)
     counts = np.broadcast_to(steps, len(networks)).tolist()
@@ -322,7 +322,7 @@ def errors_of(subject: Subject, before: Any, after: Any, metrics: Any, expected:
     return errors | change_errors(before, actual, expected[0])
 
 
-def compare_one_update(setup: Setup, now: Tick) -> dict[str, float]:
+def compare_one_update(setup: Setup, now: UpdateContext) -> dict[str, float]:
     subject, key = setup.subject, jax.random.key(NOISE_SEED)
     before = subject.in_numpy(setup.state)
     after, metrics = setup.update(setup.state, setup.batch, now, key)
@@ -333,10 +333,10 @@ def compare_one_update(setup: Setup, now: Tick) -> dict[str, float]:
 @pytest.mark.parametrize("small", [True, False], ids=["small", "default"])
 @pytest.mark.parametrize(("name", "step"), [("ddpg", 7), ("td3", 7), ("td3", 8), ("sac", 7)])
 def test_one_update_is_that_of_numpy(name: str, step: int, small: bool) -> None:
-    assert_small(compare_one_update(cached_set_up(SUBJECTS[name, small]), tick(step)))
+    assert_small(compare_one_update(cached_set_up(SUBJECTS[name, small]), context(step)))
 
 
-def compare_stacked(subject: Subject, now: Tick, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+def compare_stacked(subject: Subject, now: UpdateContext, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """The layout for a GPU, on whatever runs this."""
     monkeypatch.setattr("smrl.nn.networks.jax.default_backend", lambda: "gpu")
     setup = set_up(subject)
@@ -346,7 +346,7 @@ def compare_stacked(subject: Subject, now: Tick, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("name", ["td3", "sac"])
 def test_stacked_critics_compute_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_small(compare_stacked(SUBJECTS[name, True], tick(8), monkeypatch))
+    assert_small(compare_stacked(SUBJECTS[name, True], context(8), monkeypatch))
 
 
 @functools.cache
@@ -366,7 +366,7 @@ def reuse_in_numpy(
     for index, batch in enumerate(batches):
         update_key, _ = jax.random.split(jax.random.fold_in(key, index))
         for m in range(times):
-            now, reuse_key = tick(step, index, len(batches)), jax.random.fold_in(update_key, m)
+            now, reuse_key = context(step, index, len(batches)), jax.random.fold_in(update_key, m)
             taken = arguments(subject, state, batch, now, reuse_key)
             nearest = min(nearest, subject.nearest_branch(**taken))
             state, report = subject.update(**taken)
@@ -517,7 +517,7 @@ def test_adam_on_gradients_of_all_sizes() -> None:
     expected = reference.Adam([np.zeros(13)], [np.zeros(13)], [np.zeros(13)])
     for sign in (1.0, 1.0, -0.5):
         weights = jnp.asarray(sign * slopes, jnp.float32)
-        trained, _ = gradients.descend(trained, functools.partial(weighted_sum, weights), optimiser)
+        trained, _ = gradients.apply_gradient(trained, functools.partial(weighted_sum, weights), optimiser)
         expected = reference.step_adam(expected, [sign * slopes], 1e-2)
     actual = adams(trained)[0]
     assert actual.count == expected.count == 3

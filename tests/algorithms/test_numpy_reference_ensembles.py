@@ -31,12 +31,12 @@ from test_numpy_reference import (
     compare_one_update,
     compare_reuses,
     compare_stacked,
+    context,
     in_numpy,
     members,
     network,
     soft_normals,
     some_but_not_all,
-    tick,
 )
 
 from smrl.algorithms.darc import DARC, darc
@@ -45,7 +45,7 @@ from smrl.algorithms.redq import REDQ, redq
 from smrl.nn import losses, targets
 from smrl.nn.networks import Critic
 from smrl.studies.presets import PRESETS
-from smrl.types import Algorithm, Tick, Transition
+from smrl.types import Algorithm, Transition, UpdateContext
 
 full_precision = common.full_precision  # a fixture holds for the modules that have it
 
@@ -67,17 +67,17 @@ def pairs_in_numpy(state: Any) -> reference.Pairs:
     )
 
 
-def darc_draws(batch: Transition, now: Tick, key: jax.Array) -> dict[str, Any]:
+def darc_draws(batch: Transition, now: UpdateContext, key: jax.Array) -> dict[str, Any]:
     return {"noise": common.normals(batch, [jax.random.split(key, 4)[0]]), "pair": int(now.round)}
 
 
-def tqc_draws(batch: Transition, now: Tick, key: jax.Array) -> dict[str, Any]:
+def tqc_draws(batch: Transition, now: UpdateContext, key: jax.Array) -> dict[str, Any]:
     target_key, _, actor_key = jax.random.split(key, 3)
     noise = soft_normals(batch, target_key, actor_key)
     return {"noise": noise + common.normals(batch, [jax.random.fold_in(actor_key, 0)])}
 
 
-def redq_draws(critics: int, size: int, batch: Transition, now: Tick, key: jax.Array) -> dict[str, Any]:
+def redq_draws(critics: int, size: int, batch: Transition, now: UpdateContext, key: jax.Array) -> dict[str, Any]:
     subset_key, target_key, _, actor_key = jax.random.split(key, 4)
     subset = jax.random.choice(subset_key, critics, (size,), replace=False).tolist()
     noise, last = soft_normals(batch, target_key, actor_key), int(now.round) + 1 == now.rounds
@@ -115,7 +115,7 @@ def masks_of(key: jax.Array) -> list[reference.Masks]:
     ]
 
 
-def droq_draws(batch: Transition, now: Tick, key: jax.Array) -> dict[str, Any]:
+def droq_draws(batch: Transition, now: UpdateContext, key: jax.Array) -> dict[str, Any]:
     target_key, critic_key, actor_key = jax.random.split(key, 3)
     halves = [jax.random.split(key)[1] for key in (target_key, actor_key)]
     masks = reference.DropoutMasks(masks_of(halves[0]), masks_of(critic_key), masks_of(halves[1]))
@@ -191,7 +191,7 @@ SUBJECTS = {
 )
 def test_one_update_is_that_of_numpy(name: str, index: int, rounds: int) -> None:
     """In the round of this index."""
-    assert_small(compare_one_update(cached_set_up(SUBJECTS[name]), tick(7, index, rounds)))
+    assert_small(compare_one_update(cached_set_up(SUBJECTS[name]), context(7, index, rounds)))
 
 
 @pytest.mark.parametrize(("name", "alpha"), [("redq", None), ("original redq", 0.2)])
@@ -201,14 +201,14 @@ def test_the_original_redq_starts_with_a_temperature_that_is_not_learned(name: s
     log_alpha = setup.state.log_alpha
     log_alpha = log_alpha._replace(optimiser=jax.tree.map(jnp.zeros_like, log_alpha.optimiser))
     setup = setup._replace(state=setup.state._replace(log_alpha=log_alpha))
-    assert_small(compare_one_update(setup, tick(7)))
-    _, metrics = setup.update(setup.state, setup.batch, tick(7), jax.random.key(0))
+    assert_small(compare_one_update(setup, context(7)))
+    _, metrics = setup.update(setup.state, setup.batch, context(7), jax.random.key(0))
     assert float(metrics["alpha"]) == pytest.approx(np.exp(log_alpha.params) if alpha is None else alpha)
 
 
 @pytest.mark.parametrize("name", ["tqc", "redq", "droq"])
 def test_stacked_critics_compute_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_small(compare_stacked(SUBJECTS[name], tick(8), monkeypatch))
+    assert_small(compare_stacked(SUBJECTS[name], context(8), monkeypatch))
 
 
 @pytest.mark.parametrize(("name", "fresh_batches"), [("darc", 1), ("redq", 2)])
@@ -224,7 +224,7 @@ def test_three_reuses_in_each_of_two_rounds_are_six_updates_of_numpy(name: str, 
 
 def numbers_of(name: str) -> tuple[Any, Batch, dict[str, Any], reference.Settings]:
     setup = cached_set_up(SUBJECTS[name])
-    draws = setup.subject.draws(setup.batch, tick(7), jax.random.key(NOISE_SEED))
+    draws = setup.subject.draws(setup.batch, context(7), jax.random.key(NOISE_SEED))
     settings = setup.subject.settings
     assert isinstance(settings, reference.Settings)
     return setup.subject.in_numpy(setup.state), batch_in_numpy(setup.batch), draws, settings
@@ -275,7 +275,7 @@ def test_the_original_redq_stays_where_float32_can_tell_its_log_probability() ->
 
 def test_masks_drop_their_share_and_are_all_different() -> None:
     key = jax.random.key(NOISE_SEED)
-    masks = droq_draws(cached_set_up(SUBJECTS["droq"]).batch, tick(7), key)["masks"]
+    masks = droq_draws(cached_set_up(SUBJECTS["droq"]).batch, context(7), key)["masks"]
     everywhere = [*masks.target, *masks.online, *masks.actor]
     for layer, units in enumerate(HIDDEN["critic_hidden"]):
         patterns = [member[layer] > 0.0 for member in everywhere]

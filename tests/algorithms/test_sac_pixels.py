@@ -11,7 +11,7 @@ from numpy_images import Floats, Named, assert_first_step, augmented, batch, enc
 from smrl.algorithms.sac_pixels import SACPixels, State, sac_pixels
 from smrl.errors import SmrlError
 from smrl.studies.presets import resolve
-from smrl.types import ArraySpec, Continuous, Spec, Tick
+from smrl.types import ArraySpec, Continuous, Spec, UpdateContext
 
 SPEC = Spec(ArraySpec((9, 9, 2), "uint8"), Continuous(2))
 RATE, REACH, TAU = 1e-3, 2, 0.005
@@ -20,7 +20,7 @@ SIZES: dict[str, Any] = {
     **{"critic_hidden": (6, 7), "learning_rate": RATE, "shift": REACH},
 }
 KEY, BATCH_KEY = jax.random.key(0), jax.random.key(9)
-TICK = Tick(jnp.int32(1), jnp.int32(0), 1, BATCH_KEY, jnp.int32(0))
+TICK = UpdateContext(jnp.int32(1), jnp.int32(0), 1, BATCH_KEY, jnp.int32(0))
 
 
 def features(params: Named, images: Any) -> Floats:

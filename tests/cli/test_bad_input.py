@@ -13,14 +13,14 @@ from commands import refused
 
 from smrl.cli.main import main
 from smrl.runs import checkpoint
-from smrl.runs.directory import RunDirectory
+from smrl.runs.paths import RunDirectory
 from smrl.studies.presets import resolve
 
 SHORT = ("--steps", "60", "--warmup", "20", "--eval-every", "20", "--eval-episodes", "1", "--reuse", "1")
 SMALL = ("--actor-hidden", "8", "--critic-hidden", "8", "--batch-size", "8")
 
 
-def sentence(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+def message(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     """What a command says when it refuses, in this process."""
     with pytest.raises(SystemExit) as stop:
         main([str(word) for word in words])
@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
     words, pattern = REFUSED[case]
-    errors = sentence(capsys, *words)
+    errors = message(capsys, *words)
     assert re.search(pattern, errors), errors
     assert not list(in_tmp_path.iterdir()), "nothing was written"
 
@@ -133,7 +133,7 @@ def test_refused(case: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Pat
 def test_a_missing_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ale_py", None)  # as if it were not installed
     monkeypatch.delitem(gymnasium.registry, "ALE/Pong-v5", raising=False)
-    assert 'pip install "smrl[atari]"' in sentence(capsys, "train", "sac", "ALE/Pong-v5")
+    assert 'pip install "smrl[atari]"' in message(capsys, "train", "sac", "ALE/Pong-v5")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_missing_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 )
 def test_a_faulty_environment(kind: str, fault: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
     """The sentence says the step, and all before it is kept."""
-    errors = sentence(capsys, "train", "ddpg", f"broken_envs:Broken/{kind}-v0", *SHORT, *SMALL, "--quiet")
+    errors = message(capsys, "train", "ddpg", f"broken_envs:Broken/{kind}-v0", *SHORT, *SMALL, "--quiet")
     assert "at step 5: " in errors
     assert fault in errors
     (folder,) = in_tmp_path.glob("runs/*/*/seed0/checkpoint")
@@ -165,12 +165,12 @@ def test_a_run_that_is_there_is_kept(capsys: pytest.CaptureFixture[str], in_tmp_
     assert len(list(in_tmp_path.glob("runs/*/*/seed0"))) == 2
     assert {path: path.read_bytes() for path in before} == before
 
-    threads = sentence(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--threads", "2", "--steps", "80")
+    threads = message(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--threads", "2", "--steps", "80")
     assert "begun with 1 thread" in threads
     (folder,) = {path.parent for path in before if path.name == "config.json"}
     (folder / "config.json").write_text("{")
-    assert "damaged" in sentence(capsys, "evaluate", folder)
-    assert "damaged" in sentence(capsys, "play", folder, "--video", "x.mp4")
+    assert "damaged" in message(capsys, "evaluate", folder)
+    assert "damaged" in message(capsys, "play", folder, "--video", "x.mp4")
 
 
 def test_a_run_that_is_being_trained(in_tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_run_that_is_being_trained(in_tmp_path: Path) -> None:
 
 def test_an_unwritable_place(capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
     (in_tmp_path / "file").write_text("kept")
-    errors = sentence(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--runs", "file")
+    errors = message(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--runs", "file")
     assert "cannot write" in errors
     assert "--runs" in errors
     assert (in_tmp_path / "file").read_text() == "kept"
@@ -205,5 +205,5 @@ def test_a_full_disk(in_tmp_path: Path) -> None:
 
 def test_diverged_training(capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
     rates = ("--actor-learning-rate", "1e30", "--critic-learning-rate", "1e30")
-    errors = sentence(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, *rates, "--quiet")
+    errors = message(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, *rates, "--quiet")
     assert "diverged" in errors

@@ -11,9 +11,9 @@ from commands import run
 import smrl
 from smrl.cli.main import main
 from smrl.errors import SmrlError
-from smrl.studies import batch_fit as study
-from smrl.studies.batch_fit_table import FILE, read
-from smrl.training.session import Session
+from smrl.paper import batch_fit as study
+from smrl.paper.batch_fit_table import FILE, read
+from smrl.settings import RunOptions
 
 SMALL = ["--actor-hidden", "8", "--critic-hidden", "8", "--batch-size", "8"]
 SHORT = ["--warmup", "20", "--eval-every", "20", "--eval-episodes", "1", "--reuse", "1"]
@@ -87,10 +87,10 @@ def test_all_moments_are_of_one_run(monkeypatch: pytest.MonkeyPatch, in_tmp_path
     monkeypatch.setattr("smrl.cli.batch_fit.batch_fit", noted)
     with pytest.raises(SystemExit):
         main(["batch-fit", "dqn", "X-v1", "--steps", "30000", "20000", "--seeds", "1", "--reuse", "1"])
-    moments, session, updates, batches = asked
+    moments, options, updates, batches = asked
     assert [[one.steps for one in several] for several in moments] == [[20000], [30000]]
     assert moments[0][0].hyper == moments[1][0].hyper
-    assert (session, updates, batches) == (Session(), [1, 2, 5, 10, 20], 10)
+    assert (options, updates, batches) == (RunOptions(), [1, 2, 5, 10, 20], 10)
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {

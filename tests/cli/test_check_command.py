@@ -26,10 +26,10 @@ def test_texts_of_runs_do_not_steer_the_terminal(tmp_path: Path, capsys: pytest.
     (write_run(tmp_path / "\x1b[31mred", [(1000, 1.0)]) / "evaluations.csv").unlink()
     with pytest.raises(SystemExit):
         main(["check", str(tmp_path)])
-    said = capsys.readouterr()
-    assert "�[31mred" in said.out
-    assert "�[31mred" in said.err
-    assert "\x1b" not in said.out + said.err
+    messages = capsys.readouterr()
+    assert "�[31mred" in messages.out
+    assert "�[31mred" in messages.err
+    assert "\x1b" not in messages.out + messages.err
 
 
 def test_a_run_that_cannot_be_read_is_exit_code_2(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ import smrl
 from smrl.cli.main import main
 from smrl.errors import SmrlError
 from smrl.runs import checkpoint
-from smrl.runs.directory import RunDirectory
+from smrl.runs.paths import RunDirectory
+from smrl.settings import RunOptions
 from smrl.studies.launch import Outcome
-from smrl.training.session import Session
 
 SHORT = ["--steps", "60", "--warmup", "20", "--eval-every", "20", "--eval-episodes", "2"]
 SMALL = ["--actor-hidden", "8", "--critic-hidden", "8", "--batch-size", "8"]
@@ -53,21 +53,21 @@ def test_compare(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_compare_sweeps_any_setting_of_several_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    def run_all(settings: list[Any], session: Session, retries: int) -> Outcome:
-        asked.extend([settings, session])
+    def run_all(settings: list[Any], options: RunOptions, retries: int) -> Outcome:
+        asked.extend([settings, options])
         return Outcome([], {})
 
     monkeypatch.setattr("smrl.cli.compare.run_all", run_all)
     words = ["compare", "ddpg", "td3", "Pendulum-v1", "--reuse", "1", "--seeds", "1", "--batch-size", "8", "9"]
     main([*words, "--actor-hidden", "8", "4,4", "--layer-norm", "--delay", "1", "2", "--threads", "2", "--runs", "x"])
-    settings, session = asked
+    settings, options = asked
     values = itertools.product([8, 9], [(8,), (4, 4)])
     td3 = itertools.product(["td3"], [8, 9], [(8,), (4, 4)], [1, 2])
     found = {(s.algorithm, s.batch_size, s.hyper.actor_hidden, getattr(s.hyper, "delay", None)) for s in settings}
     assert found == {*(("ddpg", *pair, None) for pair in values), *td3}
     assert len(settings) == len(found)
     assert all(one.hyper.layer_norm for one in settings)
-    assert session == Session(runs=Path("x"), threads=2)
+    assert options == RunOptions(runs=Path("x"), threads=2)
 
 
 def test_a_failed_run_is_named_and_the_others_are_shown(in_tmp_path: Path) -> None:
@@ -113,13 +113,13 @@ def test_compare_says_what_its_runs_say(in_tmp_path: Path) -> None:
 def test_a_process_that_dies_is_named(in_tmp_path: Path) -> None:
     """By a signal, or by an exception that is no sentence: what it printed is kept."""
     (in_tmp_path / "deadly.py").write_text(DEADLY)
-    for death, sentence in {"signal": "was ended by SIGKILL", "exception": "ZeroDivisionError: a bug"}.items():
+    for death, message in {"signal": "was ended by SIGKILL", "exception": "ZeroDivisionError: a bug"}.items():
         words = ["compare", "ddpg", "deadly:make", "--reuse", "1", "--seeds", "1", *SHORT, *SMALL, "--runs", death]
         code, _, errors = run(*words, "--quiet", PYTHONPATH=f"{PATH}{os.pathsep}{in_tmp_path}", DEATH=death)
         (log,) = in_tmp_path.glob(f"{death}/*/*/seed0/output.log")
         assert code == 2
         assert errors.count("\n") == 1
-        assert sentence in errors
+        assert message in errors
         assert f"{log.relative_to(in_tmp_path)}." in errors
         assert "the last words" in log.read_text()
 

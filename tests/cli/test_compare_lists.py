@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from smrl.cli.main import main
-from smrl.studies import tasks
+from smrl.paper import tasks
+from smrl.paper.tasks import TaskList
 from smrl.studies.sweep import sweep, titles
-from smrl.studies.tasks import TaskList
 
 ENVS = ("Pendulum-v1", "MountainCarContinuous-v0")
 SHORT = ["--steps", "60", "--warmup", "20", "--eval-every", "20", "--eval-episodes", "1", "--max-episode-steps", "15"]

@@ -17,7 +17,7 @@ from smrl.studies.presets import Row, resolve
 HEAVY = ("jax", "gymnasium", "tyro", "matplotlib", "mujoco", "flax", "numpy")
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def messages(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """What a command prints."""
     main(list(words))
     return capsys.readouterr().out
@@ -47,7 +47,7 @@ def explained(text: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("words", [(), ("-h",), ("--help",)])
 def test_help_has_a_line_per_command(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    lines = said(capsys, *words).splitlines()
+    lines = messages(capsys, *words).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith("usage: smrl COMMAND")
     for name, text in COMMANDS.items():
@@ -57,7 +57,7 @@ def test_help_has_a_line_per_command(words: tuple[str, ...], capsys: pytest.Capt
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "--version") == f"smrl {version('smrl')}\n"
+    assert messages(capsys, "--version") == f"smrl {version('smrl')}\n"
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_help_fits_80_columns(
     assert max(map(len, text.splitlines()[1:])) <= 80
     flags = explained(text)
     assert flags
-    for flag, sentence in flags.items():
-        assert re.match(r"[A-Za-z][^.]+", sentence), f"{flag} is not explained: {sentence!r}"
-        assert "None" not in flag + sentence
+    for flag, message in flags.items():
+        assert re.match(r"[A-Za-z][^.]+", message), f"{flag} is not explained: {message!r}"
+        assert "None" not in flag + message
 
 
 def test_help_of_train_is_grouped_and_tells_defaults(
@@ -116,7 +116,7 @@ def test_help_of_compare_tells_what_the_algorithms_share(
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, "list")
+    text = messages(capsys, "list")
     for name in (name for name in registry.names() if ":" not in name):  # which other tests have asked for
         line = next(line for line in text.splitlines() if line.split()[:1] == [name])
         assert registry.find(name).title in line
@@ -128,7 +128,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_list_of_presets_has_no_row_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, "list", "--presets")
+    text = messages(capsys, "list", "--presets")
     rows = [line for line in text.splitlines() if line[1:2].strip()]  # not what a row has in a second line
     assert len(rows) == len(set(rows))
     for name, preset in presets.PRESETS.items():
@@ -152,11 +152,11 @@ def test_merged_rows_say_what_holds() -> None:
 
 
 def test_list_of_environments(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "list", "--environments", "classic", "control").split() == [
+    assert messages(capsys, "list", "--environments", "classic", "control").split() == [
         *("classic", "control", "Acrobot-v1", "CartPole-v0", "CartPole-v1"),
         *("MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"),
     ]
-    assert "Hopper-v5" in said(capsys, "list", "--environments")
+    assert "Hopper-v5" in messages(capsys, "list", "--environments")
 
 
 @pytest.mark.parametrize("words", [("--help",), ("--version",), ("list",)], ids=" ".join)

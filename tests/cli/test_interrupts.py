@@ -16,10 +16,10 @@ SMALL = ["--actor-hidden", "8", "--critic-hidden", "8", "--batch-size", "8"]
 BUSY = """
 import hashlib
 import signal
-from smrl.training.interruption import Interruption
+from smrl.training.signals import SignalHandler
 
 before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-with Interruption(lambda sentence: print("said", flush=True)) as interruption:
+with SignalHandler(lambda sentence: print("said", flush=True)) as interruption:
     print("ready", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 5_000_000)  # seconds in C, during which Python handles no signal
     print("done", interruption.name, flush=True)

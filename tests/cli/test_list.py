@@ -3,16 +3,16 @@
 import pytest
 
 from smrl.cli.main import main
-from smrl.studies.tasks import LISTS
+from smrl.paper.tasks import LISTS
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def messages(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     main(["list", *words])
     return capsys.readouterr().out
 
 
 def test_all_lists_with_all_their_tasks(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [line.split(maxsplit=1) for line in said(capsys, "--tasks").splitlines() if line.strip()]
+    rows = [line.split(maxsplit=1) for line in messages(capsys, "--tasks").splitlines() if line.strip()]
     wanted = []
     for name, found in LISTS.items():
         wanted += [[f"{name}:", found.title], *([task, mark] for task, mark in found.marked())]
@@ -20,7 +20,9 @@ def test_all_lists_with_all_their_tasks(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_some_lists(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [line.split() for line in said(capsys, "--tasks", "dmc-utd", "atari").splitlines() if line.strip()][1:] == [
+    assert [line.split() for line in messages(capsys, "--tasks", "dmc-utd", "atari").splitlines() if line.strip()][
+        1:
+    ] == [
         ["dmc/cheetah-run", "named", "in", "the", "paper"],
         ["dmc/fish-swim", "named", "in", "the", "paper"],
         ["dmc/finger-turn_hard", "our", "guess"],
@@ -32,7 +34,7 @@ def test_some_lists(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_overview_names_the_lists(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [line.split() for line in said(capsys).splitlines()]
+    lines = [line.split() for line in messages(capsys).splitlines()]
     for name, found in LISTS.items():
         assert [name, str(len(found.tasks)), "tasks", *found.title.split()] in lines
 

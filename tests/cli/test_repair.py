@@ -25,15 +25,15 @@ def test_a_damaged_run_is_inspected_repaired_and_continued(
     capsys.readouterr()
 
     main(["inspect", str(folder)])
-    said = capsys.readouterr().out
-    assert f"damaged; smrl repair {folder}" in said
-    assert f"{shard.name} has a wrong checksum" in said
+    messages = capsys.readouterr().out
+    assert f"damaged; smrl repair {folder}" in messages
+    assert f"{shard.name} has a wrong checksum" in messages
 
     main(["repair", str(folder)])
-    said = capsys.readouterr().out
-    assert f"{folder / 'config.json'} was damaged; it is rebuilt from the checkpoint." in said
-    assert "its 3 rows are restored" in said
-    assert "29 of the 30 transitions in the replay memory are lost" in said
+    messages = capsys.readouterr().out
+    assert f"{folder / 'config.json'} was damaged; it is rebuilt from the checkpoint." in messages
+    assert "its 3 rows are restored" in messages
+    assert "29 of the 30 transitions in the replay memory are lost" in messages
     assert (folder / "evaluations.csv").read_bytes() == evaluations
 
     main(["repair", str(folder)])
@@ -41,9 +41,9 @@ def test_a_damaged_run_is_inspected_repaired_and_continued(
     main(["train", "ddpg", "Pendulum-v1", *SHORT, "--steps", "40"])
     assert (folder / "evaluations.csv").read_bytes().startswith(evaluations)
     main(["inspect", str(folder)])
-    said = capsys.readouterr().out
-    assert "40 of 40" in said
-    assert "state       whole" in said
+    messages = capsys.readouterr().out
+    assert "40 of 40" in messages
+    assert "state       whole" in messages
 
 
 @pytest.mark.parametrize("command", ["inspect", "repair"])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from smrl.cli.main import main
-from smrl.studies.reproductions import STUDIES, Runs, Study
+from smrl.paper.reproductions import STUDIES, Runs, Study
 
 SMALL = {
     **{"steps": 60, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 8},
@@ -24,7 +24,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "message"),
     [
         ((), "write smrl reproduce NAME, with one of q-smr, hyperparameters, gym"),
         (("gim",), "did you mean gym?"),
@@ -33,8 +33,8 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("gym", "--tasks", "Hoper-v4"), "did you mean Hopper-v4?"),
     ],
 )
-def test_refused(words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
-    assert sentence in refused(capsys, *words)
+def test_refused(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
+    assert message in refused(capsys, *words)
 
 
 def test_a_study_from_end_to_end(
@@ -44,9 +44,9 @@ def test_a_study_from_end_to_end(
         monkeypatch.delitem(STUDIES, name)
     monkeypatch.setitem(STUDIES, "tiny", TINY)
     main(["reproduce", "tiny", "--quiet"])
-    said = capsys.readouterr().out
-    assert "Fig. 0: a small study" in said
-    assert "4 runs, 0 of them finished already; the others take about" in said
+    messages = capsys.readouterr().out
+    assert "Fig. 0: a small study" in messages
+    assert "4 runs, 0 of them finished already; the others take about" in messages
     assert (in_tmp_path / "runs/reproduced/tiny.png").stat().st_size > 10_000
     assert "| Pendulum-v1 | DDPG, reuse 2 | 60 |" in (in_tmp_path / "runs/reproduced/tiny.md").read_text()
     main(["reproduce", "--list"])

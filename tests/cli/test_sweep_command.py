@@ -14,7 +14,7 @@ from smrl.studies.launchers import local
 ONE = 'algorithm = "ddpg"\nenv = "Pendulum-v1"\nreuse = 1\nseeds = 1\nsteps = 60\nwarmup = 20\neval_every = 20'
 
 
-def sentence(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+def message(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     """What the command says when it refuses, in this process."""
     with pytest.raises(SystemExit) as stop:
         main(["sweep", *map(str, words)])
@@ -42,7 +42,7 @@ def sentence(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 )
 def test_refused(words: tuple[str, ...], text: str, in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(in_tmp_path, ONE)
-    assert text in sentence(capsys, *words)
+    assert text in message(capsys, *words)
     assert not (in_tmp_path / "runs").exists()
 
 
@@ -51,12 +51,12 @@ def test_what_cannot_run_is_refused_before_anything_starts(
 ) -> None:
     """A typo in the second table, and an environment whose actions SAC cannot take."""
     file = written(in_tmp_path, f"{ONE}\n[[runs]]\n{ONE}\ntua = 0.1")
-    assert "[[runs]] number 2 of sweep.toml: no algorithm of ddpg has a setting 'tua'; did you mean tau?" in sentence(
+    assert "[[runs]] number 2 of sweep.toml: no algorithm of ddpg has a setting 'tua'; did you mean tau?" in message(
         capsys, file.name
     )
     written(in_tmp_path, f"{ONE}\n[[runs]]\n{ONE.replace('Pendulum-v1', 'CartPole-v1')}")
     for flags in ((), ("--dry-run",)):
-        assert "needs continuous actions" in sentence(capsys, file.name, *flags)
+        assert "needs continuous actions" in message(capsys, file.name, *flags)
     assert not (in_tmp_path / "runs").exists()
 
 
@@ -64,9 +64,9 @@ def test_a_dead_ray_address(in_tmp_path: Path, capsys: pytest.CaptureFixture[str
     pytest.importorskip("ray")
     file = written(in_tmp_path, ONE)
     for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
-        errors = sentence(capsys, file, "--launcher", "ray", "--address", address)
+        errors = message(capsys, file, "--launcher", "ray", "--address", address)
         assert f"there is no Ray cluster at {address} (Connection refused)" in errors
-    assert "write HOST:PORT" in sentence(capsys, file, "--launcher", "ray", "--address", "127.0.0.1:ray")
+    assert "write HOST:PORT" in message(capsys, file, "--launcher", "ray", "--address", "127.0.0.1:ray")
 
 
 @pytest.mark.parametrize(("launcher", "module"), [("ray", "ray"), ("slurm", "submitit")])

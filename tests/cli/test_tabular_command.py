@@ -21,12 +21,12 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case: str, in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words, sentence = REFUSED[case]
+    words, message = REFUSED[case]
     with pytest.raises(SystemExit) as stop:
         main(list(words))
     errors = capsys.readouterr().err
     assert stop.value.code == 2
     assert errors.startswith("smrl: ")
     assert errors.count("\n") == 1
-    assert sentence in errors
+    assert message in errors
     assert not list(in_tmp_path.iterdir())

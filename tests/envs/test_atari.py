@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import AtariPreprocessing
 
-from smrl.envs import atari
 from smrl.envs.environment import Environment
 from smrl.envs.make import make
+from smrl.envs.suites import atari
 from smrl.errors import SmrlError
 from smrl.types import ArraySpec, Discrete, Spec
 
@@ -208,10 +208,10 @@ def test_what_cannot_be_had_is_one_sentence(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(SmrlError, match=r"no environment 'PungNoFrameskip-v4'; did you mean PongNoFrameskip-v4\?"):
         make("PungNoFrameskip-v4")
     monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
-    sentence = (
+    message = (
         r"the ROM of PongNoFrameskip-v4 is missing or damaged \(FileNotFoundError.*\): pip install --force-reinstall"
     )
-    with pytest.raises(SmrlError, match=sentence):
+    with pytest.raises(SmrlError, match=message):
         make("PongNoFrameskip-v4")
     (tmp_path / "pong.bin").write_bytes(b"no game")
     with pytest.raises(SmrlError, match=r"the ROM of ALE/Pong-v5 is missing or damaged \(OSError: The hash of pong"):

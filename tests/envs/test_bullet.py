@@ -16,10 +16,10 @@ from gymnasium.error import DependencyNotInstalled, Error, ResetNeeded
 from gymnasium.utils import seeding
 from gymnasium.utils.env_checker import check_env
 
-from smrl.envs.bullet import registration
-from smrl.envs.bullet.planar import PlanarEnv
-from smrl.envs.bullet.registration import ANT, IDS
-from smrl.envs.bullet.simulator import data_path, simulator
+from smrl.envs.suites.bullet import registration
+from smrl.envs.suites.bullet.planar import PlanarEnv
+from smrl.envs.suites.bullet.registration import ANT, IDS
+from smrl.envs.suites.bullet.simulator import data_path, simulator
 from smrl.errors import SmrlError
 
 pytest.importorskip("pybullet_data", reason="needs the extra pybullet")
@@ -463,7 +463,7 @@ def test_there_is_no_world_before_a_reset_nor_after_closing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "sentence"),
+    ("action", "message"),
     [
         (np.zeros(4), r"shape \(3,\), not \(4,\)"),
         (0.0, r"not \(\)"),
@@ -471,24 +471,24 @@ def test_there_is_no_world_before_a_reset_nor_after_closing() -> None:
         ([0, 0, np.inf], "finite"),
     ],
 )
-def test_unfit_actions(action: Any, sentence: str) -> None:
+def test_unfit_actions(action: Any, message: str) -> None:
     env = made(HOPPER).unwrapped
     env.reset(seed=0)
-    with pytest.raises(SmrlError, match=sentence):
+    with pytest.raises(SmrlError, match=message):
         env.step(action)
     env.close()
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "message"),
     [
         ({"robot": "hoper"}, "no planar robot 'hoper'; did you mean hopper"),
         ({"robot": "hopper", "repair_friction": True}, "hopper has no friction to be repaired"),
         ({"robot": "hopper", "render_mode": "human"}, "rgb_array, not as 'human'"),
     ],
 )
-def test_unfit_options(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(SmrlError, match=sentence):
+def test_unfit_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SmrlError, match=message):
         PlanarEnv(**options)
     with pytest.raises(SmrlError, match="without render_mode"):
         PlanarEnv("hopper").render()
@@ -501,7 +501,7 @@ def test_registration_is_done_once() -> None:
 
 
 def test_the_ids_are_known_without_importing_gymnasium() -> None:
-    code = "import sys\nfrom smrl.envs.bullet.registration import IDS\nprint(*IDS, 'gymnasium' in sys.modules)"
+    code = "import sys\nfrom smrl.envs.suites.bullet.registration import IDS\nprint(*IDS, 'gymnasium' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [*IDS, "False"]
 

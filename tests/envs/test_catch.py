@@ -5,8 +5,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from smrl.envs import check as checking
-from smrl.envs.catch import Catch
 from smrl.envs.make import make
+from smrl.envs.suites.catch import Catch
 from smrl.types import ArraySpec, Continuous, Discrete, Spec
 
 

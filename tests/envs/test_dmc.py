@@ -15,10 +15,10 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from smrl.envs import check as checking
-from smrl.envs import dmc
 from smrl.envs.environment import EnvironmentFault
 from smrl.envs.make import make
 from smrl.envs.repeat import ActionRepeat
+from smrl.envs.suites import dmc
 from smrl.errors import SmrlError
 from smrl.studies.presets import resolve
 from smrl.types import Continuous
@@ -132,12 +132,12 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("name", "sentence"), WRONG)
-def test_wrong_names_are_answered_in_one_sentence(name: str, sentence: str) -> None:
+@pytest.mark.parametrize(("name", "message"), WRONG)
+def test_wrong_names_are_answered_in_one_sentence(name: str, message: str) -> None:
     with pytest.raises(SmrlError) as caught:
         dmc.make(name)
     assert str(caught.value).startswith(f"there is no environment {name!r}; ")
-    assert sentence in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -366,9 +366,11 @@ try:
 except dmc.SmrlError as error:
     print(error)
 """
-    said = python(code, MUJOCO_GL="opengl").stdout
-    assert said.startswith("dm_control cannot be imported (RuntimeError: Environment variable MUJOCO_GL must be one of")
-    assert said.endswith("choose another MUJOCO_GL than 'opengl': egl, osmesa, glfw or off\n")
+    messages = python(code, MUJOCO_GL="opengl").stdout
+    assert messages.startswith(
+        "dm_control cannot be imported (RuntimeError: Environment variable MUJOCO_GL must be one of"
+    )
+    assert messages.endswith("choose another MUJOCO_GL than 'opengl': egl, osmesa, glfw or off\n")
 
 
 class Counting(broken_envs.Toy):

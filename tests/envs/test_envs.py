@@ -136,11 +136,11 @@ REJECTED = [
 ]
 
 
-@pytest.mark.parametrize(("env", "sentence"), REJECTED)
-def test_make_rejects_in_one_sentence(env: Any, sentence: str) -> None:
+@pytest.mark.parametrize(("env", "message"), REJECTED)
+def test_make_rejects_in_one_sentence(env: Any, message: str) -> None:
     with pytest.raises(SmrlError) as caught:
         make(env)
-    assert sentence in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert [(finding.level, finding.what) for finding in checking.check(env)] == [("error", str(caught.value))]
 
@@ -296,17 +296,17 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("env", "sentence"), FAULTS)
-def test_faults_are_named_in_one_sentence(env: Any, sentence: str) -> None:
+@pytest.mark.parametrize(("env", "message"), FAULTS)
+def test_faults_are_named_in_one_sentence(env: Any, message: str) -> None:
     environment = make(env)
     with pytest.raises(EnvironmentFault) as caught:  # noqa: PT012
         for seed in range(2):
             environment.reset(seed)
             for _ in range(10):
                 environment.step(np.zeros(1, np.float32))
-    assert sentence in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert any(finding.level == "error" and sentence in finding.what for finding in checking.check(env))
+    assert any(finding.level == "error" and message in finding.what for finding in checking.check(env))
 
 
 @pytest.mark.parametrize("reward", [1e39, -np.inf, np.nan, np.float32(np.nan), "1", [1.0], 1j])

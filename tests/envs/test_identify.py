@@ -120,12 +120,12 @@ def test_without_source_the_compiled_code_counts() -> None:
 def test_the_digest_of_compiled_code_is_the_same_in_another_process() -> None:
     """Scripts that Python reads from a pipe have no source; the order of sets changes from process to process."""
     program = f"from smrl.envs.make import identify\n{CLASS}\nprint(identify(Env))"
-    said = {
+    messages = {
         subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, check=True).stdout
         for _ in range(4)
     }
-    assert len(said) == 1
-    assert said.pop().startswith("('__main__:Env', '")
+    assert len(messages) == 1
+    assert messages.pop().startswith("('__main__:Env', '")
 
 
 def test_a_function_of_the_running_script_is_named_main(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_name_is_not_doubted_by_a_digest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("env", "name", "sentence"),
+    ("env", "name", "message"),
     [
         (Toy, "", "env_name must be a name such as 'my-pendulum', not ''"),
         (Toy, "  ", "env_name must be a name"),
@@ -238,7 +238,7 @@ def test_a_name_is_not_doubted_by_a_digest() -> None:
         (gymnasium.make("Pendulum-v1"), "mine", "by a function that makes it, not by <TimeLimit"),
     ],
 )
-def test_unfit_names_are_refused(env: Any, name: Any, sentence: str) -> None:
+def test_unfit_names_are_refused(env: Any, name: Any, message: str) -> None:
     with pytest.raises(SmrlError) as caught:
         identify(env, name)
-    assert sentence in str(caught.value)
+    assert message in str(caught.value)

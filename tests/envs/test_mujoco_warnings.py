@@ -51,7 +51,7 @@ def episodes(env, count=3):
 UNSTABLE = "MuJoCo: Nan, Inf or huge value in QVEL at DOF 0. The simulation is unstable. Time = 0.0000."
 
 
-def said(code: str, folder: Path, *options: str) -> str:
+def messages(code: str, folder: Path, *options: str) -> str:
     """What a program says on standard error; it must write no file."""
     done = subprocess.run(
         [sys.executable, *options, "-c", PROGRAM + code],
@@ -71,16 +71,16 @@ def said(code: str, folder: Path, *options: str) -> str:
     ["Hinge", "'Hinge-v0'", "'__main__:Hinge'", "lambda: gymnasium.make('HalfCheetah-v5')", "'HalfCheetah-v4'"],
 )
 def test_deprecated_models_write_no_file(env: str, tmp_path: Path) -> None:
-    assert said(f"episodes({env})", tmp_path) == ""
+    assert messages(f"episodes({env})", tmp_path) == ""
 
 
 @pytest.mark.parametrize("env", ["lambda: Hinge(unstable=True)", "lambda: gymnasium.make('Hinge-v0', unstable=True)"])
 def test_unstable_simulations_are_told_once(env: str, tmp_path: Path) -> None:
-    assert said(f"episodes({env})", tmp_path, "-W", "error") == f"{UNSTABLE} (said once per process)\n"
+    assert messages(f"episodes({env})", tmp_path, "-W", "error") == f"{UNSTABLE} (said once per process)\n"
 
 
 def test_deprecations_are_told_to_whoever_asks(tmp_path: Path) -> None:
-    told = said("import logging\nlogging.basicConfig(level='INFO')\nepisodes(Hinge)\nepisodes(Hinge)", tmp_path)
+    told = messages("import logging\nlogging.basicConfig(level='INFO')\nepisodes(Hinge)\nepisodes(Hinge)", tmp_path)
     ours = [line for line in told.splitlines() if "smrl" in line]  # PyOpenGL, where MuJoCo found EGL, logs too
     assert [line.count("MuJoCo: compiler attribute 'settotalmass' is deprecated") for line in ours] == [1], told
 
@@ -94,7 +94,7 @@ class Failing(logging.Handler):
 logging.getLogger().addHandler(Failing())
 episodes(lambda: Hinge(unstable=True))
 """
-    assert said(code, tmp_path) == ""
+    assert messages(code, tmp_path) == ""
 
 
 def test_a_handler_of_the_user_is_left_alone(tmp_path: Path) -> None:
@@ -103,11 +103,11 @@ import mujoco
 mujoco.set_mju_user_warning(lambda message: print(message[:20], file=sys.stderr))
 episodes(lambda: Hinge(unstable=True), count=2)
 """
-    assert said(code, tmp_path) == "compiler attribute '\nNan, Inf or huge val\nNan, Inf or huge val\n"
+    assert messages(code, tmp_path) == "compiler attribute '\nNan, Inf or huge val\nNan, Inf or huge val\n"
 
 
 def test_dm_control_tells_by_itself(tmp_path: Path) -> None:
     pytest.importorskip("dm_control", reason="needs the extra dmc")
-    assert said("episodes('HalfCheetah-v4')\nepisodes('dmc/cheetah-run')", tmp_path) == ""
-    told = said("episodes('dmc/cheetah-run')\nepisodes(lambda: Hinge(unstable=True))", tmp_path)
+    assert messages("episodes('HalfCheetah-v4')\nepisodes('dmc/cheetah-run')", tmp_path) == ""
+    told = messages("episodes('dmc/cheetah-run')\nepisodes(lambda: Hinge(unstable=True))", tmp_path)
     assert "The simulation is unstable" in told

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from test_dmc import TASKS, python
 
-from smrl.envs import dmc, pixels
 from smrl.envs.environment import Environment
 from smrl.envs.make import make
-from smrl.envs.pixels import Pixels
 from smrl.envs.repeat import ActionRepeat
+from smrl.envs.suites import dmc, pixels
+from smrl.envs.suites.pixels import Pixels
 from smrl.errors import SmrlError
-from smrl.runs.settings import make_settings
+from smrl.settings import make_settings
 from smrl.types import ArraySpec, Continuous
 
 if importlib.import_module("dm_control._render").BACKEND is None:
@@ -164,8 +164,8 @@ def test_the_size_is_a_setting() -> None:
 
 
 def test_images_are_not_padded() -> None:
-    sentence = "no zeros can be appended to the images that dmc-pixels/walker-walk observes"
-    with pytest.raises(SmrlError, match=sentence):
+    message = "no zeros can be appended to the images that dmc-pixels/walker-walk observes"
+    with pytest.raises(SmrlError, match=message):
         make("dmc-pixels/walker-walk", pad_observations=3)
 
 

@@ -100,6 +100,6 @@ def test_infos_that_are_none_say_nothing() -> None:
 @pytest.mark.filterwarnings("ignore:.*WARN")  # that it is a wrapper
 def test_gymnasium_has_no_complaint() -> None:
     check_env(FrameStack(Image(), 3), skip_render_check=True)
-    spec = FrameStack(gymnasium.make("smrl.envs.catch:smrl/Catch-v0"), 2).spec
+    spec = FrameStack(gymnasium.make("smrl.envs.suites.catch:smrl/Catch-v0"), 2).spec
     assert spec is not None
     assert gymnasium.make(spec).observation_space.shape == (10, 10, 2)

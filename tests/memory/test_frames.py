@@ -80,7 +80,7 @@ def length(steps: list[Step], row: int, n_step: int, envs: int) -> int:
     return min(ends[0] + 1 if ends else n_step, len(window))
 
 
-@pytest.mark.parametrize("windows", ["cut", "whole"])
+@pytest.mark.parametrize("windows", ["partial", "full"])
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("envs", [1, 3])
 @pytest.mark.parametrize(("stack", "channels"), [(3, 3), (4, 1), (2, 2)])
@@ -93,7 +93,7 @@ def test_stacks_are_what_was_observed(
     replay = Replay(capacity, spec, GAMMA, n_step, envs, windows)
     fill(replay, steps)
     wanted = {row: length(steps, row, n_step, envs) for row in range(max(0, count - capacity), count)}
-    if windows == "whole":
+    if windows == "full":
         wanted = {row: known for row, known in wanted.items() if known == n_step}
         if not wanted:
             with pytest.raises(SmrlError, match=r"no episode so far has 3 steps: lower --n-step"):
@@ -118,7 +118,7 @@ def test_stacks_are_what_was_observed(
 
 def test_whole_windows_are_drawn_uniformly() -> None:
     spec, steps = experience(2, 1, 1, 400)
-    replay = Replay(300, spec, GAMMA, 4, windows="whole")
+    replay = Replay(300, spec, GAMMA, 4, windows="full")
     fill(replay, steps)
     whole = [row for row in range(100, 400) if length(steps, row, 4, 1) == 4]
     first = replay._draw(np.random.default_rng(0), 1000 * len(whole))
@@ -129,7 +129,7 @@ def test_whole_windows_are_drawn_uniformly() -> None:
 
 def test_a_rare_whole_window_is_found() -> None:
     spec = Spec(ArraySpec((2,)), Continuous(1))
-    replay = Replay(50_000, spec, GAMMA, 3, windows="whole")
+    replay = Replay(50_000, spec, GAMMA, 3, windows="full")
     for row in range(40_000):
         replay.add(np.full(2, row), np.zeros(1), 0.0, np.full(2, row + 1), row not in (123, 124, 125), False)
     obs = replay.sample(np.random.default_rng(0), 1, 200).obs

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from smrl.nn.encoders import Encoder
+from smrl.nn.vision import Encoder
 
 
 def test_features_of_atari_and_of_drq() -> None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import optax
 import pytest
 
-from smrl.nn import gradients
+from smrl.nn import optimiser as gradients
 
 Floats = npt.NDArray[np.float64]
 

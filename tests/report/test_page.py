@@ -160,7 +160,7 @@ def test_a_hundred_runs_stay_below_a_megabyte(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "sentence"),
+    ("spoil", "message"),
     [
         (lambda run: (run / "evaluations.csv").unlink(), "holds no evaluation yet"),
         (lambda run: (run / "evaluations.csv").write_text("step,episodes,mean\n"), "holds no evaluation yet"),
@@ -172,16 +172,14 @@ def test_a_hundred_runs_stay_below_a_megabyte(tmp_path: Path) -> None:
         (lambda run: (run / "config.json").write_text('{"format": 99}'), "was written by a newer smrl; update smrl"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence_and_the_rest_is_reported(
-    tmp_path: Path, spoil: Any, sentence: str
-) -> None:
+def test_what_cannot_be_used_is_one_sentence_and_the_rest_is_reported(tmp_path: Path, spoil: Any, message: str) -> None:
     write_run(tmp_path / "good", [(1000, 1.0)])
     bad = write_run(tmp_path / "bad", [(1000, 2.0)], seed=1)
     spoil(bad)
     report = make_report([tmp_path])
     assert [str(run.record.path) for run in report.runs] == [str(tmp_path / "good")]
     (problem,) = report.problems
-    assert sentence in problem
+    assert message in problem
     assert str(bad) in problem
     assert content(page(report))["problems"] == [problem]
     with pytest.raises(SmrlError, match="no run can be reported on: "):

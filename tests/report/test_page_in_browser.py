@@ -50,16 +50,16 @@ def page(browser: Any, report: Path) -> Iterator[Any]:
 
 def opened(browser: Any, report: Path, **options: Any) -> Iterator[Any]:
     """The page; nothing may be said on its console, asked or loaded."""
-    said: list[str] = []
+    messages: list[str] = []
     size = {"width": options.pop("width"), "height": 900}
     tab = browser.new_page(viewport=size, **options)
-    tab.on("console", lambda message: said.append(message.text))
-    tab.on("pageerror", lambda error: said.append(str(error)))
-    tab.on("dialog", lambda dialog: said.append(dialog.message) or dialog.dismiss())  # type: ignore[func-returns-value]
-    tab.on("request", lambda request: said.append(request.url) if not request.url.startswith("file:") else None)
+    tab.on("console", lambda message: messages.append(message.text))
+    tab.on("pageerror", lambda error: messages.append(str(error)))
+    tab.on("dialog", lambda dialog: messages.append(dialog.message) or dialog.dismiss())  # type: ignore[func-returns-value]
+    tab.on("request", lambda request: messages.append(request.url) if not request.url.startswith("file:") else None)
     tab.goto(report.as_uri())
     yield tab
-    assert said == []
+    assert messages == []
     tab.close()
 
 

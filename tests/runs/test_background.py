@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay, Rows
-from smrl.runs import background, checkpoint
-from smrl.runs.background import Frozen, Writer
+from smrl.runs import checkpoint
+from smrl.runs import checkpoint_writer as background
 from smrl.runs.checkpoint import Saved
+from smrl.runs.checkpoint_writer import Frozen, Writer
 from smrl.types import ArraySpec, Continuous, Spec
 
 SPEC = Spec(ArraySpec((2,)), Continuous(1))

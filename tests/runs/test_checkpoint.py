@@ -15,8 +15,8 @@ import pytest
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint
+from smrl.runs.atomic import save_arrays
 from smrl.runs.checkpoint import Saved
-from smrl.runs.files import save_arrays
 from smrl.types import ArraySpec, Continuous, Spec
 
 SPEC = Spec(ArraySpec((2,)), Continuous(1))
@@ -35,11 +35,11 @@ def save(folder: Path, replay: Replay, step: int) -> None:
 
 
 def load(folder: Path, capacity: int = 100) -> tuple[Saved, Replay, list[str]]:
-    said: list[str] = []
+    messages: list[str] = []
     replay = Replay(capacity, SPEC, 0.9)
-    saved = checkpoint.load(folder, said.append, replay)
+    saved = checkpoint.load(folder, messages.append, replay)
     assert saved is not None
-    return saved, replay, said
+    return saved, replay, messages
 
 
 def same(left: Replay, right: Replay) -> bool:
@@ -52,10 +52,10 @@ def test_what_is_saved_is_loaded(tmp_path: Path, capacity: int) -> None:
     replay = Replay(capacity, SPEC, 0.9)
     for step in (5, 20, 21, 60):
         save(tmp_path, replay, step)
-        saved, loaded, said = load(tmp_path, capacity)
+        saved, loaded, messages = load(tmp_path, capacity)
         assert saved.step == saved.facts["step"] == saved.arrays["x"][0] == step
         assert same(replay, loaded)
-        assert not said
+        assert not messages
 
 
 def shards(folder: Path) -> list[str]:
@@ -123,12 +123,12 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_used(tmp_path: Path,
     content = bytearray(victim.read_bytes())
     content[len(content) // 2] ^= 1
     victim.unlink() if harm == "delete" else victim.write_bytes(content if harm == "flip" else content[:-20])
-    saved, loaded, said = load(tmp_path)
+    saved, loaded, messages = load(tmp_path)
     assert saved.step == loaded.added == 20
-    assert ["is damaged" in sentence for sentence in said] == [True]
+    assert ["is damaged" in message for message in messages] == [True]
     save(tmp_path, loaded, 30)  # the run goes on from there
-    saved, again, said = load(tmp_path)
-    assert (saved.step, said) == (30, [])
+    saved, again, messages = load(tmp_path)
+    assert (saved.step, messages) == (30, [])
     assert same(loaded, again)
 
 
@@ -138,8 +138,8 @@ def test_a_manifest_that_is_damaged_while_the_run_goes_on(tmp_path: Path) -> Non
         save(tmp_path, replay, step)
     (tmp_path / "000000000030" / "manifest.json").write_text("{}")
     save(tmp_path, replay, 40)
-    saved, loaded, said = load(tmp_path)
-    assert (saved.step, said) == (40, [])
+    saved, loaded, messages = load(tmp_path)
+    assert (saved.step, messages) == (40, [])
     assert same(replay, loaded)
 
 
@@ -214,8 +214,8 @@ def test_format_1_stays_whole_beside_its_successor(tmp_path: Path) -> None:
     save_format_1(tmp_path, replay, {}, 0, 400)
     save(tmp_path, replay, 401)
     (tmp_path / "000000000401" / "arrays.npz").unlink()
-    saved, loaded, said = load(tmp_path, 50_000)
-    assert (saved.step, saved.format, loaded.added, len(said)) == (400, 1, 400, 1)
+    saved, loaded, messages = load(tmp_path, 50_000)
+    assert (saved.step, saved.format, loaded.added, len(messages)) == (400, 1, 400, 1)
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from smrl.runs.files import sync
+from smrl.runs.atomic import sync
 
 
 def test_a_folder_need_not_be_synced_where_it_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

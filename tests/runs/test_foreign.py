@@ -12,7 +12,7 @@ import pytest
 
 import smrl
 from smrl.errors import SmrlError
-from smrl.runs.foreign import named_code
+from smrl.runs.trust import named_code
 
 SHORT: dict[str, Any] = {"steps": 40, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 8, "reuse": 1}
 SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,), "quiet": True}
@@ -48,16 +48,16 @@ def test_a_policy_needs_no_environment_and_no_trust(downloaded: smrl.Run) -> Non
 def test_an_environment_that_names_a_module_needs_trust(downloaded: smrl.Run) -> None:
     with pytest.raises(SmrlError, match=r"the environment trap:Pendulum-v1, which would run now: .*--trust"):
         smrl.evaluate(downloaded, 1)
-    code, said = script("evaluate", downloaded.path)
+    code, messages = script("evaluate", downloaded.path)
     assert code == 2
-    assert "code of its own" in said
-    assert "trap:Pendulum-v1" in said
+    assert "code of its own" in messages
+    assert "trap:Pendulum-v1" in messages
     assert not Path("executed").exists()
-    code, said = script("evaluate", downloaded.path, "--episodes", "1", "--env", "Pendulum-v1")
-    assert code == 0, said
+    code, messages = script("evaluate", downloaded.path, "--episodes", "1", "--env", "Pendulum-v1")
+    assert code == 0, messages
     assert not Path("executed").exists(), "another id was typed"
-    code, said = script("evaluate", downloaded.path, "--episodes", "1", "--trust")
-    assert code == 0, said
+    code, messages = script("evaluate", downloaded.path, "--episodes", "1", "--trust")
+    assert code == 0, messages
     assert Path("executed").exists()
 
 
@@ -83,6 +83,6 @@ def test_a_file_like_an_optional_dependency_is_not_executed(downloaded: smrl.Run
 def test_code_is_told_from_ids_and_schedules() -> None:
     plain = {"env": "dmc/cheetah-run", "algorithm": "sac", "reuse": "10:300000,1"}
     assert not named_code(plain)
-    assert not named_code(plain | {"env": "smrl.tabular:smrl/maze-v0"}), "smrl itself is trusted"
+    assert not named_code(plain | {"env": "smrl.paper.tabular:smrl/maze-v0"}), "smrl itself is trusted"
     named = named_code({"env": "a.b:Arm-v0", "algorithm": "c:cem", "reuse": "d:rule"})
     assert named == {"environment": "a.b:Arm-v0", "algorithm": "c:cem", "reuse rule": "d:rule"}

@@ -6,7 +6,7 @@ import pytest
 
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
-from smrl.runs.formats import checksum, read_config
+from smrl.runs.config import checksum, read_config
 from smrl.studies import presets
 from smrl.types import Continuous, Spec
 
@@ -101,7 +101,7 @@ def test_the_spec_of_format_1_is_one_of_today(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "sentence"),
+    ("config", "message"),
     [
         ("{", r"is damaged: it is not JSON; smrl repair .* restores it from the run.s checkpoint"),
         ("[" * 100_000, "it is not JSON"),
@@ -120,8 +120,8 @@ def test_the_spec_of_format_1_is_one_of_today(tmp_path: Path) -> None:
         (FORMAT_3 | {"format": "two"}, "its format is 'two'"),
     ],
 )
-def test_what_cannot_be_read_is_said_in_a_sentence(tmp_path: Path, config: object, sentence: str) -> None:
-    with pytest.raises(SmrlError, match=sentence) as caught:
+def test_what_cannot_be_read_is_said_in_a_sentence(tmp_path: Path, config: object, message: str) -> None:
+    with pytest.raises(SmrlError, match=message) as caught:
         read_config(write(tmp_path, config))
     assert str(tmp_path / "config.json") in str(caught.value)
     assert "delete" not in str(caught.value)

@@ -13,8 +13,8 @@ import smrl
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint
-from smrl.runs.directory import RunDirectory
 from smrl.runs.inspection import inspect
+from smrl.runs.paths import RunDirectory
 from smrl.runs.repair import repair
 from smrl.types import Spec
 
@@ -118,14 +118,14 @@ def test_a_harmed_file(
     if is_in_the_way:
         return
     if file == SHARED:
-        (said,) = repair(folder)
-        assert "19 of the 40 transitions" in said
+        (messages,) = repair(folder)
+        assert "19 of the 40 transitions" in messages
     run = train(tmp_path / "runs")
     assert run.path == folder
     assert run.record.steps.tolist() == [10, 20, 30, 40, 50, 60]
     assert (folder / "evaluations.csv").read_bytes().startswith(evaluations)
     assert logged_steps(folder) >= logged
     assert (outcome(folder) == expected) == (file != SHARED)
-    said = capsys.readouterr().err
+    messages = capsys.readouterr().err
     is_needless = file in (".lock", SHARED) or "000000000020" in file  # all that it held is in the newer checkpoint
-    assert is_needless or f"{file} was" in said or "is damaged" in said
+    assert is_needless or f"{file} was" in messages or "is damaged" in messages

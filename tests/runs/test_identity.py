@@ -23,7 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "fresh_batches": 1,
     "n_step": 1,
     "reward_scale": 1.0,
-    "windows": "cut",
+    "windows": "partial",
     "reset_every": None,
     "actor_hidden": (256, 256),
     "learning_rate": 3e-4,

@@ -11,7 +11,7 @@ import pytest
 import smrl
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
-from smrl.runs.formats import checksum
+from smrl.runs.config import checksum
 from smrl.runs.inspection import inspect
 
 SETTINGS: dict[str, Any] = {

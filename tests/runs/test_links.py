@@ -12,7 +12,7 @@ from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint, identity, manifests
 from smrl.runs.checkpoint import Saved
-from smrl.runs.directory import RunDirectory
+from smrl.runs.paths import RunDirectory
 from smrl.runs.repair import repair
 from smrl.types import ArraySpec, Continuous, Spec
 

@@ -50,7 +50,7 @@ def test_carriage_returns_do_no_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
         (None, "no evaluation yet; wait"),
         ("", "no evaluation yet; wait"),
@@ -63,12 +63,10 @@ def test_carriage_returns_do_no_harm(tmp_path: Path) -> None:
         (f"{HEADER}\n2000,10,1\n1000,10,1\n", "steps do not increase"),
     ],
 )
-def test_evaluations_that_cannot_be_read_are_said_in_a_sentence(
-    tmp_path: Path, text: str | None, sentence: str
-) -> None:
+def test_evaluations_that_cannot_be_read_are_said_in_a_sentence(tmp_path: Path, text: str | None, message: str) -> None:
     file = write_run(tmp_path, [(1000, -1200.0)]) / "evaluations.csv"
     file.unlink() if text is None else file.write_text(text)
-    with pytest.raises(SmrlError, match=sentence) as caught:
+    with pytest.raises(SmrlError, match=message) as caught:
         read_run(tmp_path)
     assert str(file) in str(caught.value)
 

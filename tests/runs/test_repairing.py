@@ -15,7 +15,7 @@ from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint, manifests
 from smrl.runs.checkpoint import Saved
-from smrl.runs.formats import checksum
+from smrl.runs.config import checksum
 from smrl.runs.repair import mend, repair, without_gaps
 from smrl.types import ArraySpec, Continuous, Spec
 
@@ -155,9 +155,9 @@ def test_one_flipped_byte_does_not_end_a_run(tmp_path: Path) -> None:
     with pytest.raises(SmrlError, match=rf"smrl repair {path} lets the run go on without the damaged rows\.") as error:
         reload(path)
     assert "delete" not in str(error.value)
-    (said,) = repair(path)
-    assert said.startswith("19 of the 40 transitions in the replay memory are lost; the run goes on from step 40")
-    assert "differ" in said
+    (messages,) = repair(path)
+    assert messages.startswith("19 of the 40 transitions in the replay memory are lost; the run goes on from step 40")
+    assert "differ" in messages
     saved, rest = reload(path)
     assert saved.step == saved.arrays["x"][0] == 40
     assert transitions(rest) < transitions(whole)
@@ -188,8 +188,8 @@ def test_a_repaired_run_can_be_repaired_again(tmp_path: Path) -> None:
     repair(path)
     (kept,) = (path / "checkpoint" / "replay").glob("kept-*")
     flip(kept)
-    (said,) = repair(path)
-    assert said.startswith("21 of the 21 transitions")
+    (messages,) = repair(path)
+    assert messages.startswith("21 of the 21 transitions")
     assert reload(path)[1].added == 0
 
 
@@ -208,8 +208,8 @@ def test_a_whole_checkpoint_is_preferred_to_a_repaired_one(tmp_path: Path) -> No
     path, _ = run_folder(tmp_path)
     flip(path / "checkpoint" / "replay" / "rows-000000000019-000000000039.npz")
     before = sorted(path.rglob("*"))
-    (said,) = repair(path)
-    assert "000000000020 is whole; the run goes on from it bit for bit" in said
+    (messages,) = repair(path)
+    assert "000000000020 is whole; the run goes on from it bit for bit" in messages
     assert [file for file in sorted(path.rglob("*")) if file.name != ".lock"] == before
 
 
@@ -234,8 +234,8 @@ def test_the_config_is_rebuilt(tmp_path: Path, harm: str | None) -> None:
     file = path / "config.json"
     before = json.loads(file.read_text())
     file.unlink() if harm is None else file.write_text(harm)
-    (said,) = mend(path)
-    assert said == f"{file} was {'gone' if harm is None else 'damaged'}; it is rebuilt from the checkpoint."
+    (messages,) = mend(path)
+    assert messages == f"{file} was {'gone' if harm is None else 'damaged'}; it is rebuilt from the checkpoint."
     assert json.loads(file.read_text()) == before
     assert mend(path) == []
 
@@ -267,8 +267,8 @@ def test_evaluations_are_restored(tmp_path: Path, harm: str | None) -> None:
     file = path / "evaluations.csv"
     before = file.read_bytes()
     file.unlink() if harm is None else file.write_text(harm)
-    (said, _) = repair(path)
-    assert said == f"{file} was damaged or gone; its 2 rows are restored from the checkpoint."
+    (messages, _) = repair(path)
+    assert messages == f"{file} was damaged or gone; its 2 rows are restored from the checkpoint."
     assert file.read_bytes() == before
 
 

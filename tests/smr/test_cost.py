@@ -13,10 +13,10 @@ import pytest
 from specs import vectors
 
 from smrl.algorithms import registry
-from smrl.native import library
+from smrl.kernels import library
 from smrl.smr.loop import learner, start
 from smrl.smr.rules import rule_of
-from smrl.types import Algorithm, Discrete, Spec, Tick, Transition
+from smrl.types import Algorithm, Discrete, Spec, Transition, UpdateContext
 
 BATCH, OBS, ACTIONS = 256, 17, 6
 CRITIC = (OBS + ACTIONS, 256, 256, 1)
@@ -93,10 +93,10 @@ def algorithm(name: str) -> Algorithm[Any]:
 def compiled_update(name: str) -> Any:
     """One update in which all networks learn: TD3's second step, REDQ's last round."""
     rounds, key = ROUNDS.get(name, 1), jax.random.key(0)
-    tick = Tick(
+    context = UpdateContext(
         jnp.asarray(2), jnp.asarray(rounds - 1), rounds, key, jnp.asarray(1)
     )  # constants: one branch is compiled
-    update = jax.jit(lambda state, batch: algorithm(name).update(state, batch, tick, key))
+    update = jax.jit(lambda state, batch: algorithm(name).update(state, batch, context, key))
     return update.lower(jax.eval_shape(algorithm(name).init, key), spec(name).example(BATCH)).compile()
 
 

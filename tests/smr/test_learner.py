@@ -9,7 +9,7 @@ from specs import vectors
 
 from smrl.smr import loop
 from smrl.smr.rules import Rule, rule_of
-from smrl.types import Algorithm, Appraisal, Tick, Transition
+from smrl.types import Algorithm, Appraisal, Transition, UpdateContext
 
 
 class State(NamedTuple):
@@ -27,15 +27,15 @@ def counting(keeps: bool = False, rounds: int = 2) -> Algorithm[State]:
     def init(key: Any) -> State:
         return State(jnp.int32(0), jnp.int32(0), jnp.float32(0), jax.random.uniform(key))
 
-    def update(state: State, batch: Transition, tick: Tick, key: Any) -> tuple[State, dict[str, Any]]:
-        number = jax.random.uniform(tick.batch_key)
+    def update(state: State, batch: Transition, context: UpdateContext, key: Any) -> tuple[State, dict[str, Any]]:
+        number = jax.random.uniform(context.batch_key)
         state = state._replace(updates=state.updates + 1, batch_keys=state.batch_keys + number)
         # Only the last round reports this, as REDQ's actor loss.
-        rare = jnp.where(tick.round == tick.rounds - 1, 7.0, jnp.nan)
+        rare = jnp.where(context.round == context.rounds - 1, 7.0, jnp.nan)
         return state, {"updates": state.updates.astype(float), "rare": rare, "settled": state.settled.astype(float)}
 
-    def settle(state: State, tick: Tick) -> State:
-        return state._replace(settled=state.settled + 10 * tick.step)
+    def after_updates(state: State, context: UpdateContext) -> State:
+        return state._replace(settled=state.settled + 10 * context.step)
 
     def nothing(*_: Any) -> Any:
         return jnp.zeros(())
@@ -44,7 +44,9 @@ def counting(keeps: bool = False, rounds: int = 2) -> Algorithm[State]:
         return init(key)._replace(kept=state.kept)
 
     appraise: Any = lambda *_: Appraisal(nothing(), nothing(), nothing(), nothing())  # noqa: E731
-    return Algorithm(init, nothing, nothing, update, nothing, appraise, settle, reset if keeps else None, rounds=rounds)
+    return Algorithm(
+        init, nothing, nothing, update, nothing, appraise, after_updates, reset if keeps else None, rounds=rounds
+    )
 
 
 def batches(rounds: int) -> Transition:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from smrl.errors import SmrlError
-from smrl.studies import grid, tasks
+from smrl.paper import tasks
+from smrl.studies import grid
 from smrl.studies.grid import Grid
 from smrl.studies.presets import Preset, Row
 from smrl.studies.registration import register
@@ -116,7 +117,7 @@ TABLE = '[[runs]]\nalgorithm = "sac"\nenv = "Hopper-v4"\n'
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
         ("[[runs]]\nalgorithm = sac\n", "sweep.toml cannot be read as TOML: Invalid value (at line 2, column 13)"),
         (f"{TABLE}{TABLE}tua = 1\n", "[[runs]] number 2 of "),
@@ -147,10 +148,10 @@ TABLE = '[[runs]]\nalgorithm = "sac"\nenv = "Hopper-v4"\n'
         (f"slurm = 3\n{TABLE}", "begin the options of sbatch with [slurm]"),
     ],
 )
-def test_refused(text: str, sentence: str, tmp_path: Path) -> None:
+def test_refused(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(SmrlError) as error:
         read(tmp_path, text)
-    assert sentence in str(error.value)
+    assert message in str(error.value)
     assert "sweep.toml" in str(error.value)
 
 

@@ -16,7 +16,7 @@ from smrl.algorithms import registry
 from smrl.cli.main import main
 from smrl.errors import SmrlError
 from smrl.runs import checkpoint
-from smrl.runs.directory import RunDirectory
+from smrl.runs.paths import RunDirectory
 from smrl.smr.loop import Learned, learner
 from smrl.smr.rules import rule_of
 from smrl.studies.presets import PRESETS, resolve

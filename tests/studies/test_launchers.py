@@ -15,13 +15,13 @@ import pytest
 from commands import TESTS, run, start
 from sweeps import results, saved_steps, until, written
 
-from smrl.runs.directory import RunDirectory
+from smrl.runs.paths import RunDirectory
+from smrl.settings import RunOptions
 from smrl.studies import grid
 from smrl.studies.launch import run_all
 from smrl.studies.launchers.local import Local
 from smrl.studies.launchers.protocol import Ending, Task
 from smrl.studies.worker import wait_for_lock
-from smrl.training.session import Session
 
 THREE = 'algorithm = "ddpg"\nenv = "Pendulum-v1"\nreuse = 1\nseeds = 3\n'
 
@@ -41,8 +41,8 @@ class Told:
     def evaluated(self, step: int, mean: float) -> None:
         self.news.append(("evaluated", step))
 
-    def say(self, sentence: str) -> None:
-        self.news.append(("say", sentence))
+    def notify(self, message: str) -> None:
+        self.news.append(("say", message))
 
 
 def test_a_worker_waits_for_the_one_before_it(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ class Mortal:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def start(self, task: Task, meter: Any) -> "Mortal":
+    def start(self, task: Task, progress: Any) -> "Mortal":
         self.started += 1
         return self
 
@@ -101,12 +101,12 @@ class Mortal:
 
 def test_what_dies_is_continued_and_what_fails_is_not(tmp_path: Path) -> None:
     several = grid.find(str(written(tmp_path, THREE.replace("seeds = 3", "seeds = 1")))).settings
-    session = Session(runs=tmp_path, quiet=True)
+    options = RunOptions(runs=tmp_path, quiet=True)
     launcher = Mortal(deaths=2)
-    assert run_all(several, session, 2, launcher).failures == {"DDPG, reuse 1, seed 0": "it does not converge."}
+    assert run_all(several, options, 2, launcher).failures == {"DDPG, reuse 1, seed 0": "it does not converge."}
     assert launcher.started == 3
     launcher = Mortal(deaths=2)
-    assert run_all(several, session, 1, launcher).failures == {"DDPG, reuse 1, seed 0": "its node died"}
+    assert run_all(several, options, 1, launcher).failures == {"DDPG, reuse 1, seed 0": "its node died"}
     assert launcher.started == 2
 
 
@@ -193,10 +193,10 @@ def test_a_job_of_slurm_that_reaches_its_limit_is_queued_again(reference: Path, 
     """With submitit's executor for one machine."""
     on_slurm = pytest.importorskip("smrl.studies.launchers.on_slurm")
     settings = grid.find(str(written(tmp_path, THREE))).settings[0]
-    session, told = Session(runs=tmp_path / "runs", checkpoint_seconds=1000), Told()
-    with on_slurm.Slurm(session.runs, 1, {"partition": "any"}, cluster="local") as launcher:
-        job = launcher.start(Task.of(settings, session, 0), lambda: told)
-        folder = RunDirectory.of(settings, session.runs).path
+    options, told = RunOptions(runs=tmp_path / "runs", checkpoint_seconds=1000), Told()
+    with on_slurm.Slurm(options.runs, 1, {"partition": "any"}, cluster="local") as launcher:
+        job = launcher.start(Task.of(settings, options, 0), lambda: told)
+        folder = RunDirectory.of(settings, options.runs).path
         until(lambda: job.ending() is None and bool(told.news))
         controller = job._job.job_id
         (task,) = Path(f"/proc/{controller}/task/{controller}/children").read_text().split()
@@ -205,8 +205,8 @@ def test_a_job_of_slurm_that_reaches_its_limit_is_queued_again(reference: Path, 
     assert job.ending() == Ending()
     assert "continuing at step" in (folder / "output.log").read_text()
     assert ("evaluated", 5000) in told.news
-    name = str(folder.relative_to(session.runs))
-    assert results(session.runs)[name] == results(reference)[name]
+    name = str(folder.relative_to(options.runs))
+    assert results(options.runs)[name] == results(reference)[name]
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def test_defaults_of_the_task_and_preset_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("given", "message"),
     [
         ({"tua": [1]}, "no algorithm of sac, td3 has a setting 'tua' to sweep; did you mean tau"),
         ({"nu": 0.1}, "has a setting 'nu'"),
@@ -101,10 +101,10 @@ def test_defaults_of_the_task_and_preset_stay() -> None:
         ({"reuse": [1, 0]}, "reuse must be at least 1"),
     ],
 )
-def test_refused(given: dict[str, Any], sentence: str) -> None:
+def test_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(SmrlError) as error:
         sweep(["sac", "td3"], "Hopper-v4", **given)
-    assert sentence in str(error.value)
+    assert message in str(error.value)
 
 
 def test_no_such_algorithm() -> None:

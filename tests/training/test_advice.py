@@ -17,10 +17,10 @@ from smrl.training.advice import cost_of_reuse
     ],
 )
 def test_the_cost_is_said_on_atari_only(env: str, reuse: int | str, factor: str | None) -> None:
-    sentence = cost_of_reuse(resolve("dqn", env, reuse=reuse))
+    message = cost_of_reuse(resolve("dqn", env, reuse=reuse))
     if factor is None:
-        assert sentence is None
+        assert message is None
     else:
-        assert sentence is not None
-        assert factor in sentence
-        assert "8.7 times" in sentence
+        assert message is not None
+        assert factor in message
+        assert "8.7 times" in message

@@ -11,7 +11,7 @@ import pytest
 
 import smrl
 from smrl.envs import make as envs
-from smrl.runs.settings import make_settings
+from smrl.settings import make_settings
 from smrl.training.bias import EPISODES, PAIRS, PER_EPISODE, Bias
 from smrl.types import Appraisal
 

@@ -20,7 +20,7 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("td3", "HopperMuJoCoEnv-v0", "--steps", "700", "--action-repeat", "2"),
     ("sac", "InvertedPendulum-v5", "--steps", "900", "--reuse", "3:400,1"),
     ("ddpg", "Hopper-v4", "--steps", "900", "--capacity", "103", "--envs", "8"),
-    ("dqn", "smrl/Catch-v0", "--steps", "900", "--hidden", "16", *("--n-step", "3", "--windows", "whole")),
+    ("dqn", "smrl/Catch-v0", "--steps", "900", "--hidden", "16", *("--n-step", "3", "--windows", "full")),
     ("drqv2", "smrl/CatchContinuous-v0", "--steps", "900", "--reset-every", "300"),
     ("sac_pixels", "smrl/CatchContinuous-v0", "--steps", "900", "--augmentation", "batch", "--envs", "2"),
 )

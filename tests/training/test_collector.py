@@ -78,8 +78,8 @@ def test_where_an_episode_cannot_be_replayed_a_new_one_starts(
     train(tmp_path, Changed, envs=2, on_step=lambda run, step: step == 40)
     Changed.change = change
     run = train(tmp_path, Changed, envs=2)
-    said = capsys.readouterr().err
-    assert said.count("did not repeat its episode") == (1 if change == "raises" else 2)
+    messages = capsys.readouterr().err
+    assert messages.count("did not repeat its episode") == (1 if change == "raises" else 2)
     assert run.record.steps.tolist() == [30, 60]
 
 

@@ -17,7 +17,7 @@ import pytest
 from commands import run, start
 from killing import outcome, place, wait_for_checkpoint
 
-from smrl.runs.run import load
+from smrl.training.run import load
 
 RUNS: dict[str, tuple[str, ...]] = {
     "Pendulum-v1": (
@@ -64,18 +64,18 @@ def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool]) ->
 
 def test_killed_at_random_moments(undisturbed: tuple[str, Path], tmp_path: Path) -> None:
     env, reference = undisturbed
-    moments, step, said, codes = random.Random(), 0, "", []
+    moments, step, messages, codes = random.Random(), 0, "", []
     for _ in range(3):
         process = start(*train(env, tmp_path))
         step = wait_for_checkpoint(process, tmp_path, step)
         time.sleep(moments.uniform(0, 0.4))
         process.kill()
-        said += process.communicate()[1]
+        messages += process.communicate()[1]
         codes.append(process.returncode)
     code, _, errors = run(*train(env, tmp_path))
     assert code == 0, errors
     assert codes[0] == -signal.SIGKILL, "the first kill must hit a run in flight"
-    assert "continuing at step" in said + errors, "and something must have been continued"
+    assert "continuing at step" in messages + errors, "and something must have been continued"
     assert outcome(env, tmp_path) == outcome(env, reference)
 
 

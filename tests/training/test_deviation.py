@@ -11,7 +11,7 @@ import pytest
 
 import smrl
 from smrl.cli.main import main
-from smrl.training.deviation import sample_sd
+from smrl.statistics import sample_sd
 
 SHORT: dict[str, Any] = {"steps": 40, "warmup": 20, "eval_every": 20, "batch_size": 8, "reuse": 1, "quiet": True}
 SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,)}
@@ -37,11 +37,11 @@ def test_a_run_and_evaluate_report_the_same_deviation(
     *_, last = csv.DictReader((run.path / "evaluations.csv").read_text().splitlines())
     capsys.readouterr()
     main(["evaluate", str(run.path), "--episodes", str(episodes)])
-    said = capsys.readouterr().out
+    messages = capsys.readouterr().out
     if episodes == 1:
         assert last["sd"] == "nan"
-        assert f"return {returns[0]:,.2f} ± – (" in said
+        assert f"return {returns[0]:,.2f} ± – (" in messages
     else:
         assert float(last["sd"]) == pytest.approx(statistics.stdev(returns), rel=1e-9)
-        assert f"± {statistics.stdev(returns):,.2f} (" in said
+        assert f"± {statistics.stdev(returns):,.2f} (" in messages
     assert run.record.steps.tolist() == [20, 40], "the table is still read"

@@ -13,10 +13,10 @@ from broken_envs import NeverEnds, TimeAsTermination
 import smrl
 from smrl.envs.make import make
 from smrl.errors import SmrlError
-from smrl.runs.settings import make_settings
+from smrl.settings import make_settings
 from smrl.training import evaluator
 from smrl.training.evaluator import Evaluator
-from smrl.training.interruption import Interrupted
+from smrl.training.signals import Interrupted
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 30, "eval_episodes": 2, "batch_size": 8, "reuse": 1}
 SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,)}
@@ -81,15 +81,15 @@ def test_a_run_from_before_the_setting_is_found(tmp_path: Path, capsys: pytest.C
 
 def test_an_evaluation_without_end_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluator, "ENDLESS", 10)
-    said: list[str] = []
-    endless, steps = Evaluator(partial(make, NeverEnds), 2, 0, say=said.append), list[int]()
+    messages: list[str] = []
+    endless, steps = Evaluator(partial(make, NeverEnds), 2, 0, notify=messages.append), list[int]()
     for _ in range(2):
         steps.clear()
         assert endless(lambda obs: steps.append(1) or still(obs), halt=lambda: len(steps) == 30) is None  # type: ignore[func-returns-value]
     endless.close()
-    (sentence,) = said
-    assert "has not ended after 10 steps" in sentence
-    assert "--max-episode-steps" in sentence
+    (message,) = messages
+    assert "has not ended after 10 steps" in message
+    assert "--max-episode-steps" in message
 
 
 class Signals(NeverEnds):

@@ -11,8 +11,8 @@ from broken_envs import LIMIT, Raises, Toy
 import smrl
 from smrl.errors import SmrlError
 from smrl.runs import checkpoint, tables
-from smrl.runs.events import EventFile
 from smrl.training import evaluator, progress
+from smrl.training.events import EventFile
 from smrl.training.recorder import Recorder
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 10, "eval_episodes": 1, "batch_size": 8, "reuse": 1}
@@ -65,7 +65,7 @@ def test_a_meter_that_fails_does_not_stop_a_run(tmp_path: Path, monkeypatch: pyt
     def gone(*_: Any) -> None:
         raise BrokenPipeError("the terminal is gone")
 
-    monkeypatch.setattr(progress.ShownMeter, "evaluated", gone)
+    monkeypatch.setattr(progress.ShownProgress, "evaluated", gone)
     assert steps(train(tmp_path)) == [10, 20, 30, 40, 50, 60]
 
 
@@ -92,9 +92,9 @@ def test_closing_hides_no_error(
     monkeypatch.setattr(tables.CsvLog, "write", lambda log, row: full() if row["step"] == 30 else write(log, row))
     with pytest.raises(OSError, match="No space left"):
         train(tmp_path)
-    said = capsys.readouterr().err
-    assert "closing the recorder failed" in said
-    assert "closing the evaluator failed" in said
+    messages = capsys.readouterr().err
+    assert "closing the recorder failed" in messages
+    assert "closing the evaluator failed" in messages
 
 
 def test_closing_alone_fails_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

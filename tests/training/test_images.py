@@ -8,12 +8,12 @@ import pytest
 from killing import outcome
 
 import smrl
-from smrl.memory import replay, shards
+from smrl.memory import replay
 from smrl.memory.frames import allocate
-from smrl.runs import checkpoint
-from smrl.runs.directory import RunDirectory
-from smrl.runs.files import load_arrays
-from smrl.training import room
+from smrl.runs import checkpoint, shards
+from smrl.runs.atomic import load_arrays
+from smrl.runs.paths import RunDirectory
+from smrl.training import memory_budget as room
 from smrl.types import ArraySpec
 
 SHORT: dict[str, Any] = {"reuse": 2, "warmup": 50, "eval_episodes": 1, "batch_size": 8, "quiet": True}
@@ -25,7 +25,7 @@ CONTROL = SHORT | {"actor_hidden": (8,), "critic_hidden": (8,), "features": 8}
 @pytest.mark.parametrize(
     ("algorithm", "env", "options"),
     [
-        ("dqn", "smrl/Catch-v0", DQN | {"n_step": 3, "windows": "whole"}),
+        ("dqn", "smrl/Catch-v0", DQN | {"n_step": 3, "windows": "full"}),
         (
             *("dqn", "BreakoutNoFrameskip-v4"),
             DQN | {"image_size": 20, "envs": 2, "n_step": 3, "max_episode_steps": 200},
@@ -65,8 +65,8 @@ def test_frames_that_do_not_fit_into_memory_are_in_a_file(tmp_path: Path, monkey
     options = DQN | {"steps": 150, "eval_every": 150, "image_size": 20, "capacity": 100}
     here = smrl.train("dqn", "PongNoFrameskip-v4", **options, runs=tmp_path / "memory")
     monkeypatch.setattr(room, "_physical_memory", lambda: 79_000)
-    said: list[str] = []
-    monkeypatch.setattr("smrl.training.progress.Unfailing.say", lambda self, sentence: said.append(sentence))
+    messages: list[str] = []
+    monkeypatch.setattr("smrl.training.progress.Unfailing.say", lambda self, message: messages.append(message))
     folders: list[Path | None] = []
 
     def noted(spec: ArraySpec, count: int, folder: Path | None) -> np.ndarray:
@@ -77,7 +77,7 @@ def test_frames_that_do_not_fit_into_memory_are_in_a_file(tmp_path: Path, monkey
     monkeypatch.setattr(checkpoint, "SHARDS", 2)
     monkeypatch.setattr(shards, "LARGEST", 10_000)
     there = smrl.train("dqn", "PongNoFrameskip-v4", **options, runs=tmp_path / "disk")
-    assert any("is more than half of this machine's, so its frames are in a file" in sentence for sentence in said)
+    assert any("is more than half of this machine's, so its frames are in a file" in message for message in messages)
     assert outcome("PongNoFrameskip-v4", tmp_path / "disk") == outcome("PongNoFrameskip-v4", tmp_path / "memory")
     assert {path.name for path in there.path.iterdir()} == {path.name for path in here.path.iterdir()}
     largest = max(path.stat().st_size for path in (there.path / "checkpoint" / "replay").iterdir())

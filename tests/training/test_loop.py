@@ -16,7 +16,8 @@ from broken_envs import Toy
 
 import smrl
 from smrl.errors import SmrlError
-from smrl.runs import checkpoint, files
+from smrl.runs import atomic as files
+from smrl.runs import checkpoint
 from smrl.training.clock import Clock
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 10, "eval_episodes": 2, "batch_size": 8, "reuse": 1}
@@ -195,9 +196,9 @@ def test_another_processor_or_backend_is_said(tmp_path: Path, capsys: pytest.Cap
     assert config["cpu"]
     file.write_text(json.dumps(config | {"cpu": "Intel 4004", "backend": "gpu"}))
     train(tmp_path, steps=70, quiet=False)
-    said = capsys.readouterr().err
-    assert "the processor was Intel 4004 and is" in said
-    assert "the backend of JAX was gpu and is cpu now" in said
+    messages = capsys.readouterr().err
+    assert "the processor was Intel 4004 and is" in messages
+    assert "the backend of JAX was gpu and is cpu now" in messages
 
 
 def make_first() -> gymnasium.Env[Any, Any]:

@@ -11,10 +11,10 @@ from broken_envs import NeverEnds, TimeAsTermination
 
 from smrl.envs.make import make
 from smrl.memory.replay import Replay
-from smrl.runs.settings import make_settings
+from smrl.settings import make_settings
+from smrl.training.agent import METRICS_EVERY, Agent
 from smrl.training.clock import Moment
 from smrl.training.collector import Actions, Collector
-from smrl.training.learner import METRICS_EVERY, Learner
 from smrl.types import ArraySpec
 
 STEPS = 20_000
@@ -30,7 +30,7 @@ def growth(work: Callable[[range], None]) -> int:
     return held
 
 
-class Fake(Learner):
+class Fake(Agent):
     """Learns nothing; its losses are the steps, and every third of another kind is not computed."""
 
     def __init__(self) -> None:

@@ -16,12 +16,11 @@ from smrl.cli.main import main
 from smrl.envs.make import make
 from smrl.errors import SmrlError
 from smrl.runs.identity import canonical
-from smrl.runs.settings import make_settings
+from smrl.settings import RunOptions, make_settings
 from smrl.studies import presets
 from smrl.studies.launch import run_all
 from smrl.studies.presets import Preset, Row, resolve
 from smrl.studies.sweep import sweep
-from smrl.training.session import Session
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 20, "eval_episodes": 2, "batch_size": 8, "reuse": 1}
 SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,), "max_episode_steps": 15, "pad_observations": 4}
@@ -60,7 +59,7 @@ def test_a_function_is_padded_too(tmp_path: Path) -> None:
 
 def test_padded_and_unpadded_are_compared_as_two(tmp_path: Path) -> None:
     several = sweep("ddpg", "Pendulum-v1", seeds=1, **SHORT, **SMALL | {"pad_observations": [None, 4]})
-    outcome = run_all(several, Session(runs=tmp_path, quiet=True))
+    outcome = run_all(several, RunOptions(runs=tmp_path, quiet=True))
     assert not outcome.failures
     sizes = {json.loads(file.read_text())["spec"]["obs"]["shape"][0] for file in tmp_path.glob("*/*/*/config.json")}
     assert sizes == {3, 7}

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from smrl.training import progress
-from smrl.training.progress import Board, SentMeter, Speed, shortened
+from smrl.training import progress as showing
+from smrl.training.progress import Board, SentProgress, Speed, shortened
 
 LONG = "REDQ, reuse 5, HalfCheetahMuJoCoEnv-v0, seed 0"
 
@@ -27,12 +27,12 @@ def rendered(width: int, *titles: str, step: int = 987_654, mean: float = -12_34
         Board(quiet=False, console=console) as board,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+        patch.setattr(showing, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
         for title in titles:
-            meter = board.meter(title, 1_000_000)
-            meter.begin(0)
-            meter.evaluated(step, mean)
-            meter.say("a sentence")
+            progress = board.progress(title, 1_000_000)
+            progress.begin(0)
+            progress.evaluated(step, mean)
+            progress.notify("a sentence")
     lines = re.split(r"\r|\n|\x1b\[[0-9;?]*[A-Za-z]", text.getvalue())
     return [line for line in lines if "return" in line][-len(titles) :]
 
@@ -51,15 +51,15 @@ def test_speed_forgets_what_is_long_ago() -> None:
 def test_a_line_tells_the_speed_since_the_line_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations that take longer than ten seconds are part of it, and do not make it nothing."""
     text, now = io.StringIO(), [0.0]
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(showing, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with Board(quiet=False, console=Console(file=text, soft_wrap=True)) as board:
-        meter = board.meter("run", 3_000)
-        meter.begin(0)
+        progress = board.progress("run", 3_000)
+        progress.begin(0)
         for step, reached, evaluated in ((1_000, 50.0, 100.0), (2_000, 150.0, 300.0)):
             now[0] = reached
-            meter.advance(step)
+            progress.advance(step)
             now[0] = evaluated
-            meter.evaluated(step, 1.0)
+            progress.evaluated(step, 1.0)
     assert re.findall(r"[\d.]+ steps/s", text.getvalue()) == ["10 steps/s", "5.0 steps/s"]
 
 
@@ -95,10 +95,10 @@ def test_short_titles_are_not_shortened() -> None:
 def test_plain_lines_where_there_is_no_terminal() -> None:
     text = io.StringIO()
     with Board(quiet=False, console=Console(file=text, width=40, soft_wrap=True, highlight=False)) as board:
-        meter = board.meter(f"{LONG} [bold]", 1_000)
-        meter.begin(0)
-        meter.advance(10)
-        meter.evaluated(100, -1234.5)
+        progress = board.progress(f"{LONG} [bold]", 1_000)
+        progress.begin(0)
+        progress.advance(10)
+        progress.evaluated(100, -1234.5)
     (line,) = text.getvalue().splitlines()
     assert line.startswith(f"{LONG} [bold]: step 100 of 1,000, return -1,234.5, ")
     assert line.endswith(" steps/s")
@@ -106,19 +106,19 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
 
 def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     with Board(quiet=True) as board:
-        board.meter("SAC", 10).evaluated(10, 1.0)
-        board.say("a sentence")
+        board.progress("SAC", 10).evaluated(10, 1.0)
+        board.notify("a sentence")
     assert capsys.readouterr() == ("", "")
 
 
 def test_news_of_several_threads_are_whole_lines() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        meter = SentMeter(theirs)
+        progress = SentProgress(theirs)
 
         def talk() -> None:
             for _ in range(50):
-                meter.say("x" * 999)
+                progress.notify("x" * 999)
 
         threads = [threading.Thread(target=talk) for _ in range(4)]
         reader = ours.makefile()
@@ -134,5 +134,5 @@ def test_news_that_nobody_hears_do_not_stop_a_run() -> None:
     ours, theirs = socket.socketpair()
     ours.close()
     with theirs:
-        SentMeter(theirs).advance(1)
-        SentMeter(theirs).fail("for nobody")
+        SentProgress(theirs).advance(1)
+        SentProgress(theirs).fail("for nobody")

@@ -8,8 +8,8 @@ from specs import vectors
 
 import smrl
 from smrl.errors import SmrlError
-from smrl.runs.settings import make_settings
-from smrl.training.room import refuse_too_large
+from smrl.settings import make_settings
+from smrl.training.memory_budget import refuse_too_large
 
 
 @pytest.mark.parametrize("name", ["capacity", "batch_size"])

@@ -10,17 +10,18 @@ from smrl.algorithms.parts.acceptance import continuous_control
 from smrl.algorithms.parts.exploration import gaussian_noise
 from smrl.algorithms.parts.hyperparameters import Hyperparameters
 from smrl.algorithms.parts.regression import regress
-from smrl.nn import gradients, losses, targets
-from smrl.nn.gradients import Adam, Trained
+from smrl.nn import losses, targets
+from smrl.nn import optimiser as gradients
 from smrl.nn.networks import DeterministicActor, Ensemble, ensemble
+from smrl.nn.optimiser import Adam, TrainState
 from smrl.types import Appraisal, Array, Key, Metrics, Params, Spec, Transition
 
 
 class State(NamedTuple):
     """Networks with their optimisers, and the target networks."""
 
-    actor: Trained
-    critics: Trained
+    actor: TrainState
+    critics: TrainState
     target_actor: Params
     target_critics: Params
 
@@ -77,14 +78,14 @@ class Pieces:
             value = -self.critics.first(state.critics.params, batch.obs, action, key=key).mean()
             return value, {"actor_loss": value}
 
-        actor, metrics = gradients.descend(state.actor, loss, self.actor_optimiser)
+        actor, metrics = gradients.apply_gradient(state.actor, loss, self.actor_optimiser)
         return state._replace(actor=actor), metrics
 
     def update_targets(self, state: State) -> State:
         """Soft update of all target networks."""
         return state._replace(
-            target_actor=targets.soft_update(state.target_actor, state.actor.params, self.tau),
-            target_critics=targets.soft_update(state.target_critics, state.critics.params, self.tau),
+            target_actor=targets.polyak_update(state.target_actor, state.actor.params, self.tau),
+            target_critics=targets.polyak_update(state.target_critics, state.critics.params, self.tau),
         )
 
     def exploit(self, state: State, obs: Array) -> Array:

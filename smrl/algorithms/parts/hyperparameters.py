@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from smrl.nn.gradients import Adam
 from smrl.nn.networks import Activation, Critic, Start, orthogonal, small_last, torch_default, xavier
+from smrl.nn.optimiser import Adam
 from smrl.validation import NonNegative, Positive, PositiveShare, ProperShare, Sizes, validate
 
 

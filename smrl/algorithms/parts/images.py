@@ -13,8 +13,8 @@ import jax
 from smrl.algorithms.parts.hyperparameters import Optimisation
 from smrl.errors import require
 from smrl.nn.augmentation import random_shift
-from smrl.nn.gradients import Adam, Trained
-from smrl.types import Array, Key, Metrics, Params, Tick, Transition
+from smrl.nn.optimiser import Adam, TrainState
+from smrl.types import Array, Key, Metrics, Params, Transition, UpdateContext
 from smrl.validation import Index, Sizes
 
 
@@ -56,11 +56,11 @@ class Sight:
     encoder: nn.Module
     optimiser: Adam
 
-    def augment(self, batch: Transition, tick: Tick, key: Key) -> Transition:
+    def augment(self, batch: Transition, context: UpdateContext, key: Key) -> Transition:
         """The batch with shifted images, those of s and of s′ independently."""
         if self.config.augmentation == "none":
             return batch
-        obs_key, next_key = jax.random.split(key if self.config.augmentation == "reuse" else tick.batch_key)
+        obs_key, next_key = jax.random.split(key if self.config.augmentation == "reuse" else context.batch_key)
         reach = self.config.shift
         return batch._replace(
             obs=random_shift(batch.obs, reach, obs_key), next_obs=random_shift(batch.next_obs, reach, next_key)
@@ -68,13 +68,13 @@ class Sight:
 
     def update_critics(
         self,
-        encoder: Trained,
-        critics: Trained,
+        encoder: TrainState,
+        critics: TrainState,
         optimiser: Adam,
         obs: Array,
         q_of: Callable[[Params, Array], Array],
         error: Callable[[Array], Array],
-    ) -> tuple[Trained, Trained, Array, Metrics]:
+    ) -> tuple[TrainState, TrainState, Array, Metrics]:
         """One optimiser step of encoder and critics on ``error(q_of(critics, features))``.
 
         Returns both, the features of the images before the step, which carry no gradient, and metrics.

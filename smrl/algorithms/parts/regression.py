@@ -2,20 +2,20 @@
 
 from collections.abc import Callable
 
-from smrl.nn import gradients
-from smrl.nn.gradients import Adam, Trained
+from smrl.nn import optimiser as gradients
 from smrl.nn.networks import Ensemble
+from smrl.nn.optimiser import Adam, TrainState
 from smrl.types import Array, Key, Metrics, Params, Transition
 
 
 def regress(
     critics: Ensemble,
-    trained: Trained,
+    trained: TrainState,
     optimiser: Adam,
     batch: Transition,
     error: Callable[[Array], Array],
     key: Key,
-) -> tuple[Trained, Metrics]:
+) -> tuple[TrainState, Metrics]:
     """One optimiser step on ``error(q)``, where q are the critics' values of the batch; the key is for dropout."""
 
     def loss(params: Params) -> tuple[Array, Metrics]:
@@ -23,4 +23,4 @@ def regress(
         value = error(q)
         return value, {"critic_loss": value, "q": q.mean()}
 
-    return gradients.descend(trained, loss, optimiser)
+    return gradients.apply_gradient(trained, loss, optimiser)

@@ -18,9 +18,10 @@ from smrl.algorithms.parts.exploration import gaussian_noise
 from smrl.algorithms.parts.hyperparameters import Hyperparameters
 from smrl.algorithms.parts.regression import regress
 from smrl.errors import require
-from smrl.nn import gradients, targets
-from smrl.nn.gradients import Adam, Trained
+from smrl.nn import optimiser as gradients
+from smrl.nn import targets
 from smrl.nn.networks import Ensemble, GaussianActor, ensemble, sample_tanh_gaussian
+from smrl.nn.optimiser import Adam, TrainState
 from smrl.types import Appraisal, Array, Key, Metrics, Params, Spec, Transition
 from smrl.validation import NonNegative, Positive
 
@@ -57,9 +58,9 @@ class SoftHyperparameters(Hyperparameters):
 class State(NamedTuple):
     """Networks with their optimisers, the temperature, and the target critics."""
 
-    actor: Trained
-    critics: Trained
-    log_alpha: Trained
+    actor: TrainState
+    critics: TrainState
+    log_alpha: TrainState
     target_critics: Params
 
 
@@ -103,14 +104,14 @@ class Pieces:
         return self.critics(target_critics, next_obs, next_action, dropout_key, chosen), log_prob
 
     def update_critics(
-        self, critics: Trained, batch: Transition, error: Callable[[Array], Array], key: Key
-    ) -> tuple[Trained, Metrics]:
+        self, critics: TrainState, batch: Transition, error: Callable[[Array], Array], key: Key
+    ) -> tuple[TrainState, Metrics]:
         """One optimiser step on the error of the critics' values of the batch."""
         return regress(self.critics, critics, self.critic_optimiser, batch, error, key)
 
     def update_actor(
-        self, actor: Trained, critics: Params, obs: Array, alpha: Array, key: Key
-    ) -> tuple[Trained, Metrics]:
+        self, actor: TrainState, critics: Params, obs: Array, alpha: Array, key: Key
+    ) -> tuple[TrainState, Metrics]:
         """Minimise mean (α log π(ã|s) − Q(s, ã))."""
         action_key, dropout_key = jax.random.split(key)
 
@@ -120,9 +121,9 @@ class Pieces:
             value = (alpha * log_prob - q).mean()
             return value, {"actor_loss": value, "entropy": -log_prob.mean()}
 
-        return gradients.descend(actor, loss, self.actor_optimiser)
+        return gradients.apply_gradient(actor, loss, self.actor_optimiser)
 
-    def update_temperature(self, log_alpha: Trained, entropy: Array) -> Trained:
+    def update_temperature(self, log_alpha: TrainState, entropy: Array) -> TrainState:
         """Minimise w (H(π) − H̄) with w = α or log α, unless the temperature is fixed."""
         if self.config.temperature != "auto":
             return log_alpha
@@ -131,11 +132,11 @@ class Pieces:
             weight = jnp.exp(log_alpha) if self.config.temperature_loss == "alpha" else log_alpha
             return weight * (entropy - self.target_entropy), {}
 
-        return gradients.descend(log_alpha, loss, self.temperature_optimiser)[0]
+        return gradients.apply_gradient(log_alpha, loss, self.temperature_optimiser)[0]
 
-    def follow(self, target_critics: Params, critics: Trained) -> Params:
+    def follow(self, target_critics: Params, critics: TrainState) -> Params:
         """Soft update of the target critics."""
-        return targets.soft_update(target_critics, critics.params, self.config.tau)
+        return targets.polyak_update(target_critics, critics.params, self.config.tau)
 
     def exploit(self, state: State, obs: Array) -> Array:
         """Greedy action: tanh of the mean."""

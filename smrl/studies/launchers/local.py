@@ -12,17 +12,17 @@ from pathlib import Path
 from types import TracebackType
 
 from smrl import machine
-from smrl.runs.files import writing
+from smrl.runs.atomic import writing
 from smrl.studies.launchers.protocol import Ending, Task
-from smrl.training.interruption import SENTENCE
-from smrl.training.progress import Meter
+from smrl.training.progress import Progress
+from smrl.training.signals import SENTENCE
 
 
 class Worker:
     """One run in a process of its own; news come over a socket, and what it prints goes to output.log."""
 
-    def __init__(self, task: Task, width: int, meter: Meter) -> None:
-        self._log, self._meter = task.folder / "output.log", meter
+    def __init__(self, task: Task, width: int, progress: Progress) -> None:
+        self._log, self._progress = task.folder / "output.log", progress
         self._failure: str | None = None
         self._unread = b""
         self._connection, theirs = socket.socketpair()
@@ -53,7 +53,7 @@ class Worker:
                     if name == "fail":
                         self._failure = news[0]
                     else:
-                        getattr(self._meter, name)(*news)
+                        getattr(self._progress, name)(*news)
         if code is None:
             return None
         self._connection.close()
@@ -100,9 +100,9 @@ class Local:
     ) -> None:
         pass
 
-    def start(self, task: Task, meter: Callable[[], Meter]) -> Worker:
+    def start(self, task: Task, progress: Callable[[], Progress]) -> Worker:
         """Start the process of a run."""
-        return Worker(task, self._width, meter())
+        return Worker(task, self._width, progress())
 
 
 def _death(number: int) -> str:

@@ -15,8 +15,8 @@ from smrl.errors import SmrlError
 from smrl.plugins import in_words
 from smrl.studies.launchers.protocol import Ending, Task
 from smrl.studies.launchers.remote import News, attend, begin
-from smrl.training.interruption import SENTENCE
-from smrl.training.progress import Meter
+from smrl.training.progress import Progress
+from smrl.training.signals import SENTENCE
 
 try:
     import ray
@@ -36,7 +36,7 @@ DEATHS = (  # the run is not to blame
 )
 
 
-def carry_out(task: Task, width: int, folder: Path) -> Ending:
+def run_task(task: Task, width: int, folder: Path) -> Ending:
     """Train a run in a process of its own on a node of the cluster; ``folder`` is where the sweep was started."""
     with contextlib.suppress(OSError):  # modules that the settings name are found there, if the node has it
         os.chdir(folder)
@@ -103,7 +103,7 @@ class Ray:
                 ray.init(self._address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
         except (OSError, RuntimeError, ValueError, AssertionError, exceptions.RayError) as error:
             raise SmrlError(f"Ray cannot be used at {self._address} ({in_words(error)}); see ray status.") from error
-        self._train = ray.remote(num_cpus=self._width, max_retries=0)(carry_out)
+        self._train = ray.remote(num_cpus=self._width, max_retries=0)(run_task)
         return self
 
     def __exit__(
@@ -111,10 +111,10 @@ class Ray:
     ) -> None:
         ray.shutdown()
 
-    def start(self, task: Task, meter: Callable[[], Meter]) -> RayJob:
+    def start(self, task: Task, progress: Callable[[], Progress]) -> RayJob:
         """Queue a run."""
         absolute = Task(task.folder.absolute(), task.text)
-        return RayJob(self._train.remote(absolute, self._width, Path.cwd()), News(task.folder, meter))
+        return RayJob(self._train.remote(absolute, self._width, Path.cwd()), News(task.folder, progress))
 
 
 def _refuse_dead(address: str) -> None:

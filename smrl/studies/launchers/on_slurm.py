@@ -9,11 +9,11 @@ from typing import Any
 
 from smrl.errors import SmrlError
 from smrl.plugins import in_words
-from smrl.runs.files import writing
+from smrl.runs.atomic import writing
 from smrl.studies.launchers.local import Worker
 from smrl.studies.launchers.protocol import Ending, Task
 from smrl.studies.launchers.remote import News, attend, begin
-from smrl.training.progress import Meter
+from smrl.training.progress import Progress
 from smrl.validation import Count, convert
 
 try:
@@ -70,10 +70,10 @@ class SlurmJob:
             return Ending(f"Slurm's job {self._job.job_id} failed; the reason is in {self._job.paths.stderr}.")
         except UncompletedJobError:
             state = self._job.state
-            sentence = (
+            message = (
                 f"Slurm's job {self._job.job_id} ended as {state}; what it printed is in {self._job.paths.stderr}."
             )
-            return Ending(sentence, is_death=not state.startswith("CANCELLED"))
+            return Ending(message, is_death=not state.startswith("CANCELLED"))
 
     def stop(self) -> None:
         """Leave the job to Slurm, where it goes on."""
@@ -121,10 +121,10 @@ class Slurm:
     ) -> None:
         pass
 
-    def start(self, task: Task, meter: Callable[[], Meter]) -> SlurmJob:
+    def start(self, task: Task, progress: Callable[[], Progress]) -> SlurmJob:
         """Queue a run, unless a job of an earlier command has it."""
         assert self._executor is not None, "the launcher was not entered"
-        file, news = task.folder / JOB, News(task.folder, meter)
+        file, news = task.folder / JOB, News(task.folder, progress)
         if file.exists() and _is_queued(number := file.read_text()):
             return SlurmJob(submitit.SlurmJob(self._files / "%j", number), news)
         try:

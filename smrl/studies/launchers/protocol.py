@@ -8,10 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from smrl.runs.directory import RunDirectory
-from smrl.runs.settings import Settings
-from smrl.training.progress import Meter
-from smrl.training.session import Session
+from smrl.runs.paths import RunDirectory
+from smrl.settings import RunOptions, Settings
+from smrl.training.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -22,15 +21,15 @@ class Task:
     text: str  # settings, session and patience
 
     @classmethod
-    def of(cls, settings: Settings[Any], session: Session, patience: float) -> "Task":
+    def of(cls, settings: Settings[Any], options: RunOptions, patience: float) -> "Task":
         """The task of a run; for ``patience`` seconds it waits for another process to let go of the run's folder."""
-        runs = session.runs.absolute()  # another machine, or a job, may start in another folder
+        runs = options.runs.absolute()  # another machine, or a job, may start in another folder
         text = {
             "settings": settings.to_json(),
-            "session": dataclasses.asdict(session) | {"runs": str(runs)},
+            "session": dataclasses.asdict(options) | {"runs": str(runs)},
             "patience": patience,
         }
-        return cls(RunDirectory.of(settings, session.runs).path, json.dumps(text))
+        return cls(RunDirectory.of(settings, options.runs).path, json.dumps(text))
 
 
 @dataclass(frozen=True)
@@ -74,5 +73,5 @@ class Launcher(Protocol):
     ) -> None:
         """Leave."""
 
-    def start(self, task: Task, meter: Callable[[], Meter]) -> Job:
+    def start(self, task: Task, progress: Callable[[], Progress]) -> Job:
         """Begin or queue the work on a run; the meter is made when there are news."""

@@ -9,7 +9,7 @@ from smrl.errors import SmrlError
 from smrl.runs.records import EVALUATIONS, read_run
 from smrl.studies.launchers.local import Local, Worker
 from smrl.studies.launchers.protocol import Ending, Task
-from smrl.training.progress import Meter
+from smrl.training.progress import Progress
 
 
 class LogMeter:
@@ -27,10 +27,10 @@ class LogMeter:
     def evaluated(self, step: int, mean: float) -> None:
         """Nothing: evaluations.csv has it."""
 
-    def say(self, sentence: str) -> None:
+    def notify(self, message: str) -> None:
         """Add a line."""
         with self._file.open("a", encoding="utf-8") as log:
-            print(sentence, file=log)
+            print(message, file=log)
 
 
 def begin(task: Task, width: int) -> Worker:
@@ -48,8 +48,8 @@ def attend(worker: Worker) -> Ending:
 class News:
     """The newest evaluation of a run, read from its folder: what survives the death of any machine."""
 
-    def __init__(self, folder: Path, meter: Callable[[], Meter]) -> None:
-        self._folder, self._meter = folder, meter
+    def __init__(self, folder: Path, progress: Callable[[], Progress]) -> None:
+        self._folder, self._progress = folder, progress
         self._seen = self._stamp()  # what is there already is no news
 
     def tell(self) -> None:
@@ -59,7 +59,7 @@ class News:
             return
         with contextlib.suppress(SmrlError):  # half a line, or none yet
             record = read_run(self._folder)
-            self._meter().evaluated(int(record.steps[-1]), float(record.returns[-1]))
+            self._progress().evaluated(int(record.steps[-1]), float(record.returns[-1]))
             self._seen = stamp
 
     def _stamp(self) -> tuple[int, int]:

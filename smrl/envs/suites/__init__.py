@@ -1,0 +1,1 @@
+"""Environment suites, one module each."""

@@ -1,0 +1,237 @@
+"""The DeepMind Control suite, as ``dmc/cheetah-run`` or by Shimmy's Gymnasium id ``dm_control/cheetah-run-v0``.
+
+Both names make the same environment, which steps dm_control directly: faster than Shimmy, bit for bit the same, and
+with one vector as observation. ``dmc-pixels/cheetah-run`` is the task that `smrl.envs.suites.pixels` draws.
+Importing this module does not import dm_control.
+"""
+
+import contextlib
+import functools
+import importlib
+import importlib.util
+import logging
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+from smrl.envs.suites import renderer
+from smrl.errors import SmrlError, nearest
+from smrl.plugins import in_words
+
+PIXELS = "dmc-pixels/"
+PREFIXES = ("dmc/", PIXELS, "dm_control/")
+LIMIT = 1000  # frames per episode for LQR, which has no time limit; all other tasks have this one
+UNBOUNDED, REACH = 1e9, 10.0  # LQR's actions are declared up to ±1e10, but its optimal controllers stay within ±10
+ADVICE = 'pip install "smrl[dmc]"'
+
+
+class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
+    """One task of the suite.
+
+    Observations are the entries of dm_control's dictionary, concatenated in its order. Episodes are truncated at
+    dm_control's time limit, 1000 frames; only LQR's tasks terminate. An episode after ``reset(seed)`` depends on the
+    seed and the actions alone.
+    """
+
+    def __init__(
+        self,
+        domain: str,
+        task: str,
+        render_mode: str | None = None,
+        width: int = 320,
+        height: int = 240,
+        camera: int | None = None,
+    ) -> None:
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"the render mode is rgb_array or none, not {render_mode!r}")
+        loader = suite()  # imports absl, whose logger the next line needs
+        with _no_model_warnings():
+            # LQR draws its springs at random when it is made; with a fixed seed its name stands for one system.
+            env = loader.load(domain, task, task_kwargs={"random": 0})
+        self._env, self._task, self._physics = env, env.task, env.physics
+        self._physics.check_invalid_state = _InvalidState(self._physics)
+        if render_mode is None and (domain, task) == ("quadruped", "escape"):
+            # Its reset makes a renderer to upload the new terrain, which fails on a machine without OpenGL.
+            self._physics.__class__ = type("Physics", (type(self._physics),), {"contexts": None})
+        self._substeps = round(env.control_timestep() / self._physics.timestep())
+        self._limit = LIMIT if math.isinf(env._step_limit) else math.ceil(env._step_limit)
+        self._frames_left = 0
+        self._is_seeded = False
+
+        actions = env.action_spec()
+        bounds = np.broadcast_to([actions.minimum, actions.maximum], (2, *actions.shape))
+        self.action_space = Box(*np.where(abs(bounds) > UNBOUNDED, np.sign(bounds) * REACH, bounds), dtype=np.float64)
+        size = sum(math.prod(entry.shape) for entry in env.observation_spec().values())
+        self.observation_space = Box(-np.inf, np.inf, (size,), np.float64)
+        self.render_mode = render_mode
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": round(1 / env.control_timestep())}
+        # Cameras as in DrQ-v2: the quadruped's first one is too far away.
+        camera = (2 if domain == "quadruped" else 0) if camera is None else camera
+        self._picture = {"height": height, "width": width, "camera_id": camera}
+        self.spec = gymnasium.envs.registration.EnvSpec(
+            id=f"dmc/{domain}-{task}",
+            entry_point="smrl.envs.suites.dmc:DmControl",
+            max_episode_steps=self._limit,
+            order_enforce=False,
+            disable_env_checker=True,
+            kwargs={"domain": domain, "task": task, "width": width, "height": height, "camera": camera},
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start an episode; without a seed, the random numbers of the last seed go on."""
+        super().reset(seed=seed)
+        if seed is None and not self._is_seeded:
+            seed = int(self.np_random.integers(2**32))
+        if seed is not None:
+            # dm_control's generator takes 32 bits, or several words of them; the first case is Shimmy's.
+            self._task.random.seed(seed if seed < 2**32 else np.random.SeedSequence(seed).generate_state(8))
+            self._is_seeded = True
+        entries = self._env.reset().observation
+        self._frames_left = self._limit
+        return _flat(entries), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Do an action for one frame, as dm_control's environment does but without its bookkeeping."""
+        if not self._frames_left:
+            raise gymnasium.error.ResetNeeded("the episode is over or none has begun: call reset")
+        task, physics = self._task, self._physics
+        task.before_step(action, physics)
+        physics.step(self._substeps)
+        task.after_step(physics)
+        reward = float(task.get_reward(physics))
+        obs = _flat(task.get_observation(physics))
+        discount = task.get_termination(physics)  # None, unless the task terminates
+        self._frames_left = self._frames_left - 1 if discount is None else 0
+        terminated = discount == 0
+        return obs, reward, terminated, not (terminated or self._frames_left), {}
+
+    def camera(self, size: int, shadows: bool) -> Callable[[], np.ndarray]:
+        """A function that draws the current state in ``size`` × ``size`` pixels, as a fresh array.
+
+        Without shadows edges are not smoothed either. Only the first camera of a task decides about both.
+        """
+        visual = self._physics.model.vis
+        visual.global_.offwidth = max(visual.global_.offwidth, size)
+        visual.global_.offheight = max(visual.global_.offheight, size)
+        if not shadows:
+            visual.quality.shadowsize = visual.quality.offsamples = 0
+        engine, place = importlib.import_module("dm_control.mujoco.engine"), self._picture["camera_id"]
+        try:
+            # One camera for all images: `Physics.render` makes a new one each time, which takes as long as drawing.
+            camera = engine.Camera(self._physics, size, size, place)
+            camera.render()
+        except Exception as error:
+            chosen = os.environ.get(renderer.VARIABLE)
+            advice = f"choose another {renderer.VARIABLE} than {chosen!r}, or " if chosen else ""
+            raise SmrlError(f"no images can be drawn ({in_words(error)}): {advice}{renderer.ADVICE}") from error
+        return lambda: camera.render().copy()
+
+    def render(self) -> Any:
+        """An image of the current state."""
+        return None if self.render_mode is None else self._physics.render(**self._picture)
+
+    def close(self) -> None:
+        """Free the renderer and the simulator's memory."""
+        self._frames_left = 0
+        self._physics.free()
+
+
+def _flat(entries: dict[str, Any]) -> np.ndarray:
+    return np.concatenate([entry.ravel() for entry in entries.values()])
+
+
+class _InvalidState:
+    """dm_control's check for new MuJoCo warnings after a step, without its allocations and Python loops."""
+
+    def __init__(self, physics: Any) -> None:
+        self._physics = physics
+        self._judge = physics.check_invalid_state
+        self._before = b""
+
+    def __call__(self) -> "_InvalidState":
+        return self
+
+    def __enter__(self) -> None:
+        self._before = self._physics._warnings.tobytes()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        counts = self._physics._warnings
+        if kind is None and counts.tobytes() != self._before:
+            with self._judge():  # raises, or logs if configured so, where a count has grown
+                self._physics._warnings_before[:] = np.frombuffer(self._before, counts.dtype)
+
+
+def make(name: str, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
+    """Make a task of the suite by either of its names, or another task of dm_control by its Shimmy id."""
+    if importlib.util.find_spec("dm_control") is None:
+        raise SmrlError(f"{name} needs an extra that is not installed: {ADVICE}")
+    found = find(name)
+    if name.startswith(PIXELS):
+        render_mode = render_mode or "rgb_array"
+    if found and render_mode == "human":
+        return gymnasium.wrappers.HumanRendering(DmControl(*found, render_mode="rgb_array", **options))
+    if found:
+        return DmControl(*found, render_mode=render_mode, **options)
+    known = [*names(), *names(PIXELS), "dmc/cup-catch", f"{PIXELS}cup-catch"]
+    if name.startswith("dm_control/") and importlib.util.find_spec("shimmy"):
+        importlib.import_module("shimmy")
+        if name in gymnasium.registry:
+            return gymnasium.make(name, render_mode=render_mode, disable_env_checker=True, **options)
+        known = [id for id in gymnasium.registry if id.startswith("dm_control/")]
+    domains = ", ".join(sorted({domain for domain, _ in suite().ALL_TASKS}))
+    hint = nearest(name, known) or f"; a task is named as dmc/cheetah-run is, the domains are {domains}"
+    raise SmrlError(f"there is no environment {name!r}{hint}")
+
+
+def find(name: str) -> tuple[str, str] | None:
+    """Domain and task of a name, or None if it is not in the suite; - and _ are equivalent."""
+    if not name.startswith(PREFIXES):
+        return None
+    return _by_name().get(re.sub(r"^(dmc|dmc-pixels)/cup(?=[-_])", r"\1/ball_in_cup", name).replace("-", "_"))
+
+
+@functools.cache
+def _by_name() -> dict[str, tuple[str, str]]:
+    # As in Gymnasium, the version may be left out.
+    forms = ("dmc/{}_{}", "dmc_pixels/{}_{}", "dm_control/{}_{}_v0", "dm_control/{}_{}")
+    return {form.format(domain, task): (domain, task) for domain, task in suite().ALL_TASKS for form in forms}
+
+
+def names(prefix: str = "dmc/") -> list[str]:
+    """The short names of all tasks, such as ``dmc/cheetah-run``."""
+    return [f"{prefix}{domain}-{task}" for domain, task in suite().ALL_TASKS]
+
+
+def suite() -> Any:
+    """Import ``dm_control.suite``, also on machines that cannot render."""
+    advice, chosen = ADVICE, os.environ.get(renderer.VARIABLE)
+    try:
+        if "dm_control._render" not in sys.modules:
+            if chosen:
+                advice = f"choose another {renderer.VARIABLE} than {chosen!r}: egl, osmesa, glfw or off"
+            renderer.load()
+        advice = ADVICE
+        return importlib.import_module("dm_control.suite")
+    except Exception as error:
+        raise SmrlError(f"dm_control cannot be imported ({in_words(error)}): {advice}") from error
+
+
+@contextlib.contextmanager
+def _no_model_warnings() -> Iterator[None]:
+    """Suppress log messages about deprecated attributes in the suite's models."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

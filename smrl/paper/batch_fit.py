@@ -1,0 +1,170 @@
+"""How well a batch is fitted by M updates on it: the idea of the paper's Figure 2, measured on a run.
+
+    before the updates:           Q₀ − y₀
+    after M updates on the batch: Q_M − y₀ (fixed target)  and  Q_M − y_M (moving target)
+
+An algorithm tells only Q − y (`Algorithm.td_error`). With a discount of 0 the target is the reward, which no update
+changes, so the difference of two such TD errors is Q_M − Q₀, and Q_M − y₀ = (Q₀ − y₀) + (Q_M − Q₀).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from smrl import runtime
+from smrl.algorithms import registry
+from smrl.errors import SmrlError, require
+from smrl.memory.replay import Replay
+from smrl.paper.batch_fit_table import Fit, read, write
+from smrl.randomness import Purpose, Stream, at, key
+from smrl.runs import checkpoint
+from smrl.runs.identity import flat
+from smrl.runs.paths import RunDirectory
+from smrl.settings import RunOptions, Settings
+from smrl.smr import loop
+from smrl.studies.launch import run_all
+from smrl.training.arrays import from_arrays
+from smrl.training.clock import Clock
+from smrl.training.memory_budget import replay_of
+from smrl.training.progress import Board
+from smrl.training.run import Run
+from smrl.types import Algorithm, Array, Key, Spec, State, Transition
+
+CANDIDATES = 8  # drawn per held-out transition, as some of them are in the batch
+
+Measure = Callable[[State, Transition, Transition, Sequence[int], int, Key], np.ndarray]
+
+
+@dataclass(frozen=True)
+class CarriedTimes:
+    """A reuse rule whose carry is M, so that a learning step is compiled once for every M."""
+
+    def init(self) -> int:
+        """One update, until another number is put in its place."""
+        return 1
+
+    def times(self, carry: Any, step: Any) -> Any:
+        """The carry."""
+        return carry
+
+    def observe(self, carry: Any, report: Any) -> Any:
+        """The same carry."""
+        return carry
+
+
+def measure_of(algorithm: Algorithm[State]) -> Measure[State]:
+    """Make ``measure(state, batch, held_out, updates, step, key)``: RMS TD errors, (1 + updates, measures).
+
+    Every number of updates starts from the same state, as learning step ``step``. Where one pass over all networks
+    takes several batches (DARC), each of them is this batch, so that all networks learn from it.
+    """
+    learn = loop.learner(algorithm, CarriedTimes())
+
+    @jax.jit
+    def learned(state: State, batch: Transition, step: Array, key: Key, times: Array) -> State:
+        batches = jax.tree.map(lambda field: jnp.broadcast_to(field, (algorithm.rounds, *jnp.shape(field))), batch)
+        nothing = jnp.zeros((), jnp.int32)
+        return learn(loop.Learned(state, times, nothing, nothing), batches, step, step, key)[0].state
+
+    @jax.jit
+    def errors(before: State, after: State, batch: Transition, key: Key) -> tuple[Array, Array]:
+        ended = batch._replace(discount=jnp.zeros_like(batch.discount))
+        change = algorithm.td_error(after, ended, key) - algorithm.td_error(before, ended, key)
+        fixed = algorithm.td_error(before, batch, key) + change
+        return _rms(fixed), _rms(algorithm.td_error(after, batch, key))
+
+    def measure(
+        state: State, batch: Transition, held_out: Transition, updates: Sequence[int], step: int, key: Key
+    ) -> np.ndarray:
+        batch_key, held_out_key = jax.random.split(at(key, algorithm.rounds))  # the rounds before have keys in learn
+        rows = []
+        for times in (0, *updates):
+            after = learned(state, batch, step, key, times) if times else state
+            rows.append((*errors(state, after, batch, batch_key), *errors(state, after, held_out, held_out_key)))
+        return np.array(jax.device_get(rows), np.float64)
+
+    return measure
+
+
+def _rms(values: Array) -> Array:
+    return jnp.sqrt(jnp.mean(values**2))
+
+
+def draw(replay: Replay, source: np.random.Generator, size: int) -> tuple[Transition, Transition]:
+    """A batch as training draws it, and as many transitions that equal none of the batch."""
+    batch, candidates = (
+        Transition(*(field[0] for field in replay.sample(source, 1, count))) for count in (size, CANDIDATES * size)
+    )
+    used = set(_contents(batch))
+    rest = [index for index, content in enumerate(_contents(candidates)) if content not in used][:size]
+    require(
+        len(rest) == size,
+        f"a replay memory of {replay.added - replay.oldest:,} rows has too few transitions that are not in a batch of "
+        f"{size:,}; lower --batch-size or raise --steps.",
+    )
+    return batch, Transition(*(field[rest] for field in candidates))
+
+
+def _contents(transitions: Transition) -> list[bytes]:
+    return [b"".join(field[index].tobytes() for field in transitions) for index in range(len(transitions.reward))]
+
+
+def measure_run(run: Run, updates: Sequence[int], batches: int, notify: Callable[[str], None]) -> Fit:
+    """Measure the newest checkpoint of a run on batches that its next learning steps might draw."""
+    settings, directory = run.settings, RunDirectory(run.path)
+    spec = Spec.from_json(directory.read_config()["spec"])
+    algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
+    replay = replay_of(settings, spec, run.path, notify)
+    saved = checkpoint.load(directory.checkpoint, notify, replay)
+    if saved is None:
+        raise SmrlError(f"{run.path} has no checkpoint yet; train it first.")
+    template = jax.eval_shape(algorithm.init, key(settings.seed, Purpose.INITIALISE))
+    state = from_arrays({"state": template}, saved.arrays)["state"]
+    clock = Clock(settings.envs, settings.action_repeat, settings.warmup, algorithm.learn_every)
+    next_step, root = len(clock.learned_at(saved.step)) + 1, key(settings.seed, Purpose.LEARN)
+    measure, errors = measure_of(algorithm), []
+    stream = Stream(settings.seed, Purpose.REPLAY)
+    for index in range(batches):
+        batch, held_out = draw(replay, stream.at(saved.step + index), settings.batch_size)
+        step = next_step + index
+        errors.append(measure(state, batch, held_out, updates, step, at(root, step)))
+    found = np.stack(errors)
+    require(
+        bool(np.isfinite(found).all() and (found[:, 0] > 0).all()),
+        f"the TD errors of {run.path} at step {saved.step:,} are 0 or not finite, so there is no fit to measure; "
+        "the critics may have diverged: lower the learning rate or the reuse.",
+    )
+    return Fit(flat(settings.to_json()), saved.step, (0, *updates), found)
+
+
+def batch_fit(
+    moments: Sequence[Sequence[Settings[Any]]], options: RunOptions, updates: Sequence[int], batches: int
+) -> list[Fit]:
+    """Train runs to one number of steps after the other, and measure each of them there.
+
+    ``moments`` holds the same runs with more and more steps. A run that is further already is measured where it is;
+    what batch_fit.csv of a run has already is not measured again.
+    """
+
+    def measured(settings: Settings[Any]) -> list[Fit]:
+        return read(RunDirectory.of(settings, options.runs).path, updates, batches)
+
+    for several in moments:
+        due = [settings for settings in several if not any(fit.step >= settings.steps for fit in measured(settings))]
+        if not due:
+            continue
+        outcome = run_all(due, options)
+        for title, message in outcome.failures.items():
+            raise SmrlError(f"{title} failed: {message}")
+        runtime.start()
+        with Board(options.quiet) as board:
+            for record in outcome.records:
+                run = Run(record.path, trust=True)  # what it names was given by the caller
+                board.notify(f"{run.settings.title}: measuring the fit of {batches} batches")
+                with RunDirectory(run.path).locked():
+                    write(run.path, measure_run(run, updates, batches, board.notify))
+    return [fit for settings in moments[-1] for fit in measured(settings)]

@@ -1,0 +1,141 @@
+"""Published learning curves and the numbers that the paper prints, with their sources; read when first asked for."""
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smrl.errors import SmrlError, nearest
+
+ATARI = "NoFrameskip-v4"
+ATARI_FRAMES = 4  # per step of smrl; the published axis counts frames
+PAPER_SEEDS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedCurve:
+    """Mean and sample standard deviation (n − 1) over seeds at environment steps as smrl counts them."""
+
+    algorithm: str
+    env: str
+    steps: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    sd: NDArray[np.float64]
+    seeds: NDArray[np.int64]  # runs at each step
+    source: str  # a key of `sources` @ the beginning of a commit
+
+
+@dataclass(frozen=True)
+class PaperNumber:
+    """A number that a table of the paper prints."""
+
+    table: str
+    task: str  # the paper's name
+    measure: str
+    algorithm: str  # the paper's name
+    value: float
+    sd: float | None  # the paper does not say of which kind
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where curves were published."""
+
+    key: str
+    repository: str
+    commit: str
+    licence: str
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How an algorithm was run on a suite: gym, dmc, dmc-pixels or atari."""
+
+    algorithm: str
+    suite: str
+    action_repeat: int | None  # None where it is unknown
+    remark: str
+
+
+def curve(algorithm: str, env: str) -> PublishedCurve | None:
+    """The published curve of an algorithm, by its published name, on a task; None if there is none."""
+    return _curves().get((algorithm, task_name(env)))
+
+
+def curves_of(env: str) -> list[PublishedCurve]:
+    """All published curves of a task."""
+    name = task_name(env)
+    return [found for (_, task), found in _curves().items() if task == name]
+
+
+def paper_table(name: str) -> list[PaperNumber]:
+    """A table of the paper: sample_efficiency (steps to a return), performance or pixels (returns at a step)."""
+    rows = _rows("paper_tables.csv")
+    tables = dict.fromkeys(row["table"] for row in rows)
+    if name not in tables:
+        raise SmrlError(f"the paper's tables are {', '.join(tables)}, not '{name}'{nearest(name, tables)}")
+    return [_paper_number(row) for row in rows if row["table"] == name]
+
+
+def sources() -> list[Source]:
+    """The repositories that published the curves."""
+    return [Source(**row) for row in _rows("sources.csv")]
+
+
+def protocol(algorithm: str, env: str) -> Protocol:
+    """How an algorithm, by its published name, was run on the suite of a task."""
+    suite = suite_of(env)
+    repeat = 1 if suite == "gym" else None
+    for row in _rows("protocols.csv"):
+        if (row["algorithm"], row["suite"]) == (algorithm, suite):
+            known = int(row["action_repeat"]) if row["action_repeat"] else None
+            return Protocol(algorithm, suite, known, row["remark"])
+    return Protocol(algorithm, suite, repeat, "")
+
+
+def suite_of(env: str) -> str:
+    """The suite of a task."""
+    if env.endswith(ATARI):
+        return "atari"
+    name = task_name(env)
+    return name.partition("/")[0] if name.startswith(("dmc/", "dmc-pixels/")) else "gym"
+
+
+def task_name(env: str) -> str:
+    """The published name of a task.
+
+    >>> task_name("dmc/ball_in_cup-catch"), task_name("dm_control/finger-turn_hard-v0"), task_name("Ant-v4")
+    ('dmc/cup-catch', 'dmc/finger-turn-hard', 'Ant-v4')
+    """
+    if env.startswith("dm_control/"):
+        env = env.replace("dm_control/", "dmc/").removesuffix("-v0")
+    return env.replace("ball_in_cup", "cup").replace("_", "-") if env.startswith(("dmc/", "dmc-pixels/")) else env
+
+
+def _paper_number(row: dict[str, str]) -> PaperNumber:
+    table, task, measure, algorithm, value, sd = row.values()
+    return PaperNumber(table, task, measure, algorithm, float(value), float(sd) if sd else None)
+
+
+@cache
+def _curves() -> dict[tuple[str, str], PublishedCurve]:
+    grouped: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in _rows("curves.csv"):
+        grouped.setdefault((row["algorithm"], row["environment"]), []).append(row)
+    return {key: _curve(*key, rows) for key, rows in grouped.items()}
+
+
+def _curve(algorithm: str, env: str, rows: list[dict[str, str]]) -> PublishedCurve:
+    steps, mean, sd, seeds = (np.array([float(row[name]) for row in rows]) for name in ("step", "mean", "sd", "seeds"))
+    if env.endswith(ATARI):
+        steps = steps / ATARI_FRAMES
+    return PublishedCurve(algorithm, env, steps, mean, sd, seeds.astype(np.int64), rows[0]["source"])
+
+
+@cache
+def _rows(name: str) -> list[dict[str, str]]:
+    text = files("smrl.paper").joinpath("published", name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))

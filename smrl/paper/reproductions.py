@@ -1,0 +1,235 @@
+"""The paper's figures and tables as studies: which runs each of them needs.
+
+Where the paper does not say which tasks a figure shows, or only suggests a study, the study says what is ours.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from smrl.errors import nearest, require
+from smrl.paper import tasks
+from smrl.settings import Settings
+from smrl.smr.rules import Schedule, rule_of
+from smrl.studies.sweep import distinct, sweep
+
+Layout = Literal["curves", "steps", "returns", "bias", "hours"]
+EVALUATIONS = 20  # of a run that is shorter than the paper's
+IN_STEPS = ("epsilon_steps", "noise_steps")  # hyperparameters that count steps
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A grid of runs: algorithms × tasks × values; a list holds several values."""
+
+    algorithms: str | tuple[str, ...]
+    tasks: str | tuple[str, ...]  # the name of a list of `smrl list --tasks`, or ids
+    values: dict[str, Any] = field(default_factory=dict)
+    preset: str = "paper"
+
+    def ids(self) -> tuple[str, ...]:
+        """The tasks."""
+        return tasks.find(self.tasks).tasks if isinstance(self.tasks, str) else self.tasks
+
+
+@dataclass(frozen=True)
+class Study:
+    """A figure or table of the paper."""
+
+    shows: str  # where it is in the paper
+    title: str
+    runs: tuple[Runs, ...]
+    seeds: int = 6
+    layout: Layout = "curves"
+    at: tuple[int, ...] = ()  # steps of a table of returns
+    ours: str = ""  # what the paper does not say, and we chose
+
+
+ANT, CHEETAH, WALKER = ("Ant-v4",), ("HalfCheetah-v4",), ("Walker2d-v4",)
+TWO = (*CHEETAH, *WALKER)
+BOTH = {"reuse": [1, 10]}
+PIXELS = tuple(
+    f"dmc-pixels/{task}" for task in ("cheetah-run", "ball_in_cup-catch", "cartpole-swingup", "reacher-easy")
+)
+MAIN_PIXELS = ("dmc-pixels/finger-spin", "dmc-pixels/walker-walk")
+TABLE_2 = ("dmc/cheetah-run", "dmc/fish-swim")
+PONG = ("PongNoFrameskip-v4",)
+GAMES = tuple(f"{game}NoFrameskip-v4" for game in ("Breakout", "BeamRider", "SpaceInvaders"))
+RATES = (1e-3, 1e-4, 3e-4, 3e-5)
+GUESSED_TASKS = "tasks that smrl list --tasks marks as guessed"
+
+STUDIES = {
+    "gym": Study(
+        "Fig. 4",
+        "SAC, DARC, TQC and REDQ with and without reuse on Gym MuJoCo",
+        (Runs(("sac", "darc", "tqc"), "gym", BOTH), Runs("redq", "gym", {"reuse": [1, 5]})),
+    ),
+    "sample-efficiency": Study(
+        "Tab. 1",
+        "steps to a return on Gym MuJoCo",
+        (
+            Runs(("sac", "tqc", "darc"), "gym", {"reuse": 1, "steps": 1_000_000}),
+            Runs(("sac", "tqc", "darc"), "gym", {"reuse": 10, "steps": 400_000}),
+        ),
+        layout="steps",
+        ours="the budgets: 1,000,000 steps without and 400,000 with reuse, enough for the paper's numbers",
+    ),
+    "dmc-pybullet": Study(
+        "Fig. 5 and 12",
+        "SAC with and without reuse on DeepMind Control and PyBullet",
+        (Runs("sac", "dmc", BOTH), Runs("sac", "pybullet", BOTH), Runs("sac_pixels", MAIN_PIXELS, {"reuse": [1, 5]})),
+        ours=GUESSED_TASKS,
+    ),
+    "performance": Study(
+        "Tab. 2",
+        "SAC, SAC with ten fresh batches and SAC with reuse on DeepMind Control",
+        (Runs("sac", TABLE_2, BOTH), Runs("sac", TABLE_2, {"reuse": 1, "fresh_batches": 10})),
+        layout="returns",
+        at=(250_000, 500_000),
+    ),
+    "smr-ratio": Study(
+        "Fig. 6", "SAC with reuse 1 to 20", (Runs("sac", (*ANT, *CHEETAH), {"reuse": [1, 2, 5, 10, 20]}),)
+    ),
+    "learning-rate": Study(
+        "Fig. 7",
+        "SAC with reuse against learning rates ten times as large",
+        (Runs("sac", TWO, BOTH), Runs("sac", TWO, {"reuse": 1}, "lr")),
+        ours="the two tasks, HalfCheetah and Walker2d",
+    ),
+    "bias": Study(
+        "Fig. 8",
+        "estimation bias of SAC with and without reuse",
+        (Runs("sac", CHEETAH, BOTH | {"bias_every": 1_000, "bias_original": True}),),
+        layout="bias",
+    ),
+    "utd": Study(
+        "Fig. 9",
+        "SAC with reuse against ten fresh batches",
+        (
+            Runs("sac", "dmc-utd", BOTH | {"steps": 1_000_000}),
+            Runs("sac", "dmc-utd", {"reuse": 1}, "utd"),
+        ),
+        ours=GUESSED_TASKS,
+    ),
+    "td3-ddpg": Study("Fig. 10", "TD3 and DDPG with and without reuse", (Runs(("td3", "ddpg"), "gym", BOTH),)),
+    "overfitting": Study(
+        "Fig. 11",
+        "TD3 and DDPG with smaller reuse and larger batches on Ant",
+        (
+            Runs(("td3", "ddpg"), ANT, {"reuse": 1}),
+            Runs(("td3", "ddpg"), ANT, {"reuse": 10, "batch_size": [256, 300, 400]}),
+            Runs("td3", ANT, {"reuse": 5}),
+            Runs("ddpg", ANT, {"reuse": [2, 5]}),
+        ),
+    ),
+    "pixels-sac": Study(
+        "Fig. 13", "SAC from images with and without reuse", (Runs("sac_pixels", PIXELS, {"reuse": [1, 5]}),)
+    ),
+    "drqv2": Study(
+        "Fig. 14 and Tab. 3",
+        "DrQ-v2 with and without reuse",
+        (Runs("drqv2", "dmc-pixels", {"reuse": [1, 5]}),),
+        layout="returns",
+        at=(500_000,),
+    ),
+    "longer": Study(
+        "Fig. 15",
+        "SAC with and without reuse for 1,000,000 steps on DeepMind Control",
+        (Runs("sac", "dmc-1m", BOTH | {"steps": 1_000_000}),),
+        ours=GUESSED_TASKS,
+    ),
+    "tqc-1m": Study(
+        "Fig. 16",
+        "TQC with and without reuse for 1,000,000 steps on Gym MuJoCo",
+        (Runs("tqc", "gym", BOTH | {"steps": 1_000_000}),),
+    ),
+    "pong": Study("Fig. 17", "DQN with reuse 10 on Pong", (Runs("dqn", PONG, BOTH),), seeds=5),
+    "atari": Study(
+        "Fig. 18",
+        "DQN with reuse 2 on four games",
+        (Runs("dqn", PONG, {"reuse": [1, 2], "steps": 1_000_000}), Runs("dqn", GAMES, {"reuse": [1, 2]})),
+        seeds=5,
+    ),
+    "lr-sweep": Study(
+        "Fig. 19",
+        "SAC with and without reuse at four learning rates of actor and critics",
+        tuple(Runs("sac", TWO, BOTH | {"actor_learning_rate": rate, "critic_learning_rate": rate}) for rate in RATES),
+    ),
+    "budget": Study("text", "training time of reuse 10 over reuse 1", (Runs("sac", WALKER, BOTH),), layout="hours"),
+    "warm-up": Study(
+        "text",
+        "reuse for the first 300,000 steps only",
+        (Runs("sac", TWO, {"reuse": [1, 10, "10:300000,1"], "steps": 1_000_000}),),
+        ours="the whole study: the paper only suggests it",
+    ),
+    "resets": Study(
+        "text",
+        "periodic resets against overfitting",
+        (Runs("td3", ANT, {"reuse": [1, 10]}), Runs("td3", ANT, {"reuse": 10, "reset_every": 100_000})),
+        ours="the whole study: the paper only suggests it",
+    ),
+    "priming": Study(
+        "text",
+        "100,000 updates on the first batch, then none but one per step",
+        (Runs("sac", ("dmc/quadruped-run",), {"reuse": [1, "100000:5001,1"], "steps": 500_000}),),
+        ours="the whole study: the paper only mentions that so large a reuse overfits",
+    ),
+}
+
+
+def runs(
+    study: Study, scale: float = 1.0, seeds: int | None = None, patterns: Sequence[str] = ()
+) -> list[Settings[Any]]:
+    """The runs of a study: of the tasks that match a pattern, or of all, at a share of the paper's steps."""
+    known = list(dict.fromkeys(env for grid in study.runs for env in grid.ids()))
+    for pattern in patterns:
+        require(
+            any(fnmatchcase(env, pattern) for env in known),
+            f"the study has no task '{pattern}' among {', '.join(known)}{nearest(pattern, known)}",
+        )
+    chosen = [env for env in known if not patterns or any(fnmatchcase(env, pattern) for pattern in patterns)]
+    found = [
+        one
+        for grid in study.runs
+        for env in grid.ids()
+        if env in chosen
+        for one in sweep(grid.algorithms, env, preset=grid.preset, seeds=seeds or study.seeds, **grid.values)
+    ]
+    return distinct(scaled(one, scale) for one in found)
+
+
+def scaled(settings: Settings[Any], scale: float) -> Settings[Any]:
+    """A run with everything that counts steps at a share of it, and fewer evaluations; the same at a scale of 1."""
+    if scale == 1:
+        return settings
+
+    def share(steps: int) -> int:
+        return max(1, round(steps * scale / settings.action_repeat)) * settings.action_repeat
+
+    eval_every = math.ceil(settings.steps * scale / EVALUATIONS / settings.action_repeat) * settings.action_repeat
+    steps = EVALUATIONS * eval_every
+    warmup = min(share(settings.warmup), steps - 1)
+    hyper = settings.hyper
+    counted = {name: max(1, round(getattr(hyper, name) * scale)) for name in IN_STEPS if hasattr(hyper, name)}
+    return dataclasses.replace(
+        settings,
+        steps=steps,
+        warmup=warmup,
+        eval_every=eval_every,
+        bias_every=None if settings.bias_every is None else eval_every,
+        reset_every=None if settings.reset_every is None else share(settings.reset_every),
+        reuse=_scaled_rule(settings, scale, warmup),
+        hyper=dataclasses.replace(hyper, **counted),
+    )
+
+
+def _scaled_rule(settings: Settings[Any], scale: float, warmup: int) -> int | str:
+    """A schedule whose steps after the warm-up are a share of those that they were."""
+    rule = rule_of(settings.reuse)
+    if not isinstance(rule, Schedule):
+        return settings.reuse
+    until = (warmup + max(1, round((step - settings.warmup) * scale)) for step in rule.until)
+    return str(Schedule(rule.values, tuple(until)))

@@ -1,0 +1,3 @@
+"""Tabular reinforcement learning: Q-learning and Q-SMR on grid worlds."""
+
+from smrl.paper.tabular import registration as registration  # registers the Gymnasium ids

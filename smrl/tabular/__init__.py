@@ -1,3 +1,0 @@
-"""Tabular reinforcement learning: Q-learning and Q-SMR on grid worlds."""
-
-from smrl.tabular import registration as registration  # registers the Gymnasium ids

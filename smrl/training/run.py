@@ -1,0 +1,105 @@
+"""A run that was trained: its settings, its evaluations, its policies."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from smrl import runtime
+from smrl.algorithms import registry
+from smrl.envs.environment import Environment
+from smrl.envs.make import Raw, make
+from smrl.errors import SmrlError, require
+from smrl.randomness import Purpose, key
+from smrl.runs import checkpoint
+from smrl.runs.paths import RunDirectory
+from smrl.runs.records import Record, read_run
+from smrl.runs.trust import named_code, refuse_code
+from smrl.settings import Settings
+from smrl.training.acting import Reader
+from smrl.training.arrays import from_arrays
+from smrl.training.policy import Policy
+from smrl.types import Spec
+
+NAMED = "named"  # source of an environment that a user's function makes under a name of the user's
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory, opened."""
+
+    path: Path
+    trust: bool = False  # whether modules that the settings name may be imported
+
+    @cached_property
+    def settings(self) -> Settings[Any]:
+        """The settings that the run was trained with."""
+        directory = RunDirectory(self.path)
+        if not self.trust:
+            code = named_code(directory.read_config()["settings"])
+            refuse_code(self.path, {part: name for part, name in code.items() if part != "environment"})
+        return directory.read_settings()
+
+    @property
+    def threads(self) -> int:
+        """Threads of XLA when the run was trained."""
+        return int(RunDirectory(self.path).read_config()["threads"])
+
+    @property
+    def record(self) -> Record:
+        """Steps and mean returns of the evaluations so far."""
+        return read_run(self.path)
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The greedy policy of the newest checkpoint."""
+        return self._load_policy(best=False)
+
+    @cached_property
+    def best_policy(self) -> Policy:
+        """The greedy policy of the best evaluation so far."""
+        return self._load_policy(best=True)
+
+    def make_env(self, env: str | Callable[..., Raw] | None = None, render_mode: str | None = None) -> Environment:
+        """The environment that the run was trained in; ``env`` is its id or the function that made it, if one did."""
+        source, name = RunDirectory(self.path).read_config()["env_source"], self.settings.env
+        require(
+            env is not None or (source != NAMED and not name.startswith("__main__:")),
+            f"{self.path} was trained in an environment that a function makes ({name}): open it in Python, with "
+            f"smrl.evaluate(smrl.load({str(self.path)!r}), env=that_function) or smrl.play(…, env=that_function).",
+        )
+        if env is None and not self.trust:
+            refuse_code(self.path, named_code(self.settings.to_json()))
+        return make(env or name, render_mode, **self.settings.env_options)
+
+    def _load_policy(self, best: bool) -> Policy:
+        runtime.start()
+        directory = RunDirectory(self.path)
+        spec = Spec.from_json(directory.read_config()["spec"])
+        algorithm = registry.find(self.settings.algorithm).make(self.settings.hyper, spec)
+        saved = checkpoint.load(directory.checkpoint, lambda message: None)
+        if saved is None:
+            raise SmrlError(f"{self.path} has no checkpoint yet; train it first.")
+        arrays = saved.arrays
+        if best:
+            chosen = {name.replace("best", "state", 1): array for name, array in arrays.items() if "['best']" in name}
+            require(bool(chosen), f"{self.path} has kept no best policy; evaluate the newest one, or train it further.")
+            arrays = arrays | chosen  # the parameters that the policy reads; nothing else matters to it
+        template = {"state": jax.eval_shape(algorithm.init, key(self.settings.seed, Purpose.INITIALISE))}
+        state = from_arrays(template, arrays)["state"]
+        act = Reader(algorithm.exploit, state, spec.example().obs).bind(state)
+        return Policy(spec, lambda obs: np.asarray(act(obs)))
+
+
+def load(path: str | Path, trust: bool = False) -> Run:
+    """Open a run directory; ``trust`` allows it to import the modules that its settings name.
+
+    >>> policy = load("runs/Hopper-v4/sac-reuse10/seed0").policy                  # doctest: +SKIP
+    """
+    run = Run(Path(path).absolute(), trust)
+    run.settings  # noqa: B018  # a folder that is no run is refused here and not at first use
+    return run

@@ -1,0 +1,91 @@
+"""Ctrl-C and SIGTERM become a flag, so that a run can finish its step and save itself."""
+
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+SENTENCE = "stopping after the present step, then saving; Ctrl-C again stops at once, without saving."
+GRACE_SECONDS = 0.2
+
+
+class SignalHandler:
+    """While entered, the first signal is only noted and answered by a sentence; a second Ctrl-C interrupts at once.
+
+    Python runs signal handlers between two of its instructions, which may be long in coming while XLA compiles, and
+    once for several signals that came meanwhile. So a thread waits for the bytes which the system writes when signals
+    arrive: it says the sentence, and sees to it that a second Ctrl-C is not lost.
+    """
+
+    def __init__(self, notify: Callable[[str], None]) -> None:
+        self.signal: int | None = None
+        self._notify = notify
+        self._before: dict[int, Any] = {}
+        self._is_second = False  # whether Ctrl-C came twice
+        self._is_settled = threading.Event()  # the second Ctrl-C has interrupted, or there is nothing to interrupt
+
+    @property
+    def name(self) -> str:
+        """The name of the signal that came."""
+        return signal.Signals(self.signal or 0).name
+
+    def is_noted(self) -> bool:
+        """Whether a signal came."""
+        return self.signal is not None
+
+    def check_interrupt(self) -> None:
+        """Raise `Interrupted` if a signal came; for moments when there is nothing to save."""
+        if self.signal is not None:
+            message = f"stopped by {self.name} before it went on; the same command continues it."
+            raise Interrupted(self.signal, message)
+
+    def __enter__(self) -> "SignalHandler":
+        if threading.current_thread() is threading.main_thread():
+            self._receiver, self._sender = socket.socketpair()
+            self._sender.setblocking(False)
+            self._wakeup_before = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
+            self._watcher = threading.Thread(target=self._watch, daemon=True)
+            self._watcher.start()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._before:
+            return
+        self._is_settled.set()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup_before)
+        self._sender.close()  # ends the watcher
+        self._watcher.join()
+        self._receiver.close()
+
+    def _watch(self) -> None:
+        came: list[int] = []
+        while numbers := self._receiver.recv(1):
+            came += [number for number in numbers if number in (signal.SIGINT, signal.SIGTERM)]
+            if len(came) == 1:
+                self._notify(SENTENCE)
+            if came.count(signal.SIGINT) == 2 and not self._is_second:
+                self._is_second = True
+                if not self._is_settled.wait(GRACE_SECONDS) and hasattr(signal, "pthread_kill"):
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and (self.signal == number or self._is_second):
+            self._is_settled.set()
+            raise KeyboardInterrupt
+        self.signal = number
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was stopped by a signal and has saved itself."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + number

@@ -93,8 +93,7 @@ def speeds(title: str, seconds: dict[str, list[float]], reuse: int) -> list[Reco
 def evaluation(trainer: Trainer) -> Callable[[], Any]:
     """An evaluation as the trainer makes it."""
     evaluator = Evaluator(trainer.make_env, EPISODES, seed=0)
-    policy = trainer.agent.exploit.bind(trainer.agent.learned.state)
-    return lambda: evaluator(lambda obs: np.asarray(policy(obs)))
+    return lambda: evaluator(trainer.agent.exploit)
 
 
 def outside_updates() -> list[Record]:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from benchmarks import ours
 from benchmarks.harness import Call, Record, interleaved, median_of, ratio
 from benchmarks.peers import LIBRARIES, peers
-from smrl.nn.vision import Encoder, side_after
+from smrl.nn.vision import ImageEncoder, side_after
 from smrl.types import ArraySpec, Continuous, Spec
 
 SECTION = "Images of 84 × 84, one core"
@@ -98,7 +98,7 @@ def flop(channels: int, layers: Layers, batch: int) -> float:
 
 def gradient(channels: int, layers: Layers, batch: int, reuse: int) -> Callable[[], Any]:
     """Gradients of the mean square of the features, each followed by a step, in a compiled loop."""
-    network = Encoder(*zip(*layers, strict=True))
+    network = ImageEncoder(*zip(*layers, strict=True))
     spec = Spec(ArraySpec((84, 84, channels), "uint8"), Continuous(6))
     images = jnp.asarray(ours.random_batches(spec, 1, batch).obs[0])
 

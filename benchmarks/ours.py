@@ -12,7 +12,7 @@ import numpy as np
 from smrl.algorithms import registry
 from smrl.kernels import convolution, library
 from smrl.kernels.convolution import convolve_by_xla
-from smrl.smr.loop import learner, start
+from smrl.smr.loop import initial_state, learner
 from smrl.smr.rules import rule_of
 from smrl.types import ArraySpec, Continuous, Discrete, Spec, Transition, UpdateContext
 
@@ -77,8 +77,8 @@ def learning(case: Case, reuse: int) -> Callable[[], None]:
     """A call that learns the case's steps, each with M updates on every fresh batch."""
     algorithm, key, rule = case.make(), jax.random.key(0), rule_of(reuse)
     batches = random_batches(case.spec, algorithm.rounds * case.fresh_batches, case.batch)
-    learn = learner(algorithm, rule, case.fresh_batches)
-    box = [jax.jit(lambda: start(algorithm, rule, key))()]
+    learn = jax.jit(learner(algorithm, rule, case.fresh_batches), donate_argnums=0)
+    box = [jax.jit(lambda: initial_state(algorithm, rule, key))()]
 
     def call() -> None:
         for step in range(1, case.steps + 1):

@@ -1,4 +1,4 @@
-"""The vocabulary: what flows between environment, replay memory, reuse loop and algorithm. Imports no JAX."""
+"""Types that flow between environment, replay memory, reuse loop and algorithm. Imports no JAX."""
 
 import dataclasses
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class ArraySpec:
     stack: int = 1  # frames along the last axis, the oldest first; the next observation has one new frame
 
     def zeros(self, *leading: int) -> np.ndarray:
-        """An array of zeros with these leading axes."""
+        """Return zeros with the given leading axes."""
         return np.zeros((*leading, *self.shape), self.dtype)
 
 
@@ -43,21 +43,21 @@ class Continuous:
 
     @property
     def array(self) -> ArraySpec:
-        """How the algorithm and the replay memory see an action."""
+        """Return the shape and dtype of an action as the algorithm and the replay memory see it."""
         return ArraySpec((self.size,))
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Low and high of the Box, as vectors."""
+        """Return the lower and upper bounds of the Box as vectors."""
         low, high = self.low or (-1.0,) * self.size, self.high or (1.0,) * self.size
         return np.array(low, self.dtype), np.array(high, self.dtype)
 
     def random(self, generator: np.random.Generator, count: int) -> np.ndarray:
-        """Uniformly random actions."""
+        """Draw ``count`` uniformly random actions."""
         return generator.uniform(-1, 1, (count, self.size)).astype(np.float32)
 
     def decoder(self) -> Callable[[np.ndarray], np.ndarray]:
-        """A function that turns one action or a batch of them into fresh arrays for the environment.
+        """Return a function that maps an action, or a batch of them, to the units of the environment.
 
         >>> Continuous(3, low=(0, -2, 0), high=(4, 2, 10)).decoder()(np.float32([-1, 0, 1]))
         array([ 0.,  0., 10.], dtype=float32)
@@ -69,7 +69,7 @@ class Continuous:
         centre, reach = (low + high) / 2, (high - low) / 2
 
         def decode(action: np.ndarray) -> np.ndarray:
-            # Rounding may lead past a bound by the last bit, and some environments assert that actions are inside.
+            # Rounding may exceed a bound by one bit, and some environments assert that actions are in bounds.
             scaled = np.minimum(np.maximum(action * reach + centre, low), high).astype(low.dtype, copy=False)
             return scaled.reshape((*action.shape[:-1], *shape))
 
@@ -81,22 +81,22 @@ class Continuous:
 
 @dataclass(frozen=True)
 class Discrete:
-    """One of so many actions: 0, 1, … for the algorithm, counted from ``start`` for the environment."""
+    """Actions 0, …, count − 1 for the algorithm; the environment counts them from ``start``."""
 
     count: int
     start: int = 0
 
     @property
     def array(self) -> ArraySpec:
-        """How the algorithm and the replay memory see an action."""
+        """Return the shape and dtype of an action as the algorithm and the replay memory see it."""
         return ArraySpec((), "int32")
 
     def random(self, generator: np.random.Generator, count: int) -> np.ndarray:
-        """Uniformly random actions."""
+        """Draw ``count`` uniformly random actions."""
         return generator.integers(self.count, size=count, dtype=np.int32)
 
     def decoder(self) -> Callable[[np.ndarray], np.ndarray]:
-        """A function that turns one action or a batch of them into the environment's numbers."""
+        """Return a function that maps an action, or a batch of them, to the numbers of the environment."""
         return lambda action: action.astype(np.int64) + self.start
 
     def __str__(self) -> str:
@@ -105,18 +105,18 @@ class Discrete:
 
 @dataclass(frozen=True)
 class Spec:
-    """What an algorithm must know of its environment."""
+    """Observations and actions of an environment, as an algorithm needs to know them."""
 
     obs: ArraySpec
     action: Continuous | Discrete
 
     def example(self, count: int = 1) -> "Transition":
-        """A batch of zeros, to initialise networks and to compile with."""
+        """Return a batch of zeros, to initialise networks and to compile with."""
         obs, scalars = self.obs.zeros(count), np.zeros(count, np.float32)
         return Transition(obs, self.action.array.zeros(count), scalars, scalars, obs)
 
     def to_json(self) -> dict[str, Any]:
-        """What config.json says of it; a stack only where there is one."""
+        """Return the form that config.json stores; ``stack`` is left out where it is 1."""
         saved = dataclasses.asdict(self)
         if self.obs.stack == 1:
             del saved["obs"]["stack"]
@@ -124,7 +124,7 @@ class Spec:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> "Spec":
-        """The spec that `to_json` wrote."""
+        """Rebuild a spec from the result of `to_json`."""
 
         def fields(part: str) -> dict[str, Any]:
             return {name: tuple(value) if isinstance(value, list) else value for name, value in saved[part].items()}
@@ -136,8 +136,8 @@ class Spec:
 class Transition(NamedTuple):
     """A batch of experience; the leading axis of every field is the batch.
 
-    ``discount`` is γⁿ·(1 − terminated): the replay memory handles the discount factor, n-step returns and the rule
-    that time-outs bootstrap, so no algorithm has to.
+    ``discount`` is γⁿ·(1 − terminated). The replay memory applies the discount factor, n-step returns and bootstrapping
+    at time-outs, so algorithms need not.
     """
 
     obs: Any  # (batch, *obs)
@@ -148,22 +148,17 @@ class Transition(NamedTuple):
 
 
 class UpdateContext(NamedTuple):
-    """When an update happens; the same for all reuses of one batch."""
+    """When an update happens. All reuses of one batch share it."""
 
     step: Array  # learning steps, from 1
     round: Array  # which fresh batch of this learning step, from 0
     rounds: int  # fresh batches per learning step
     batch_key: Key  # randomness that all reuses of one batch share
-    agent_step: Array  # agent steps before the one that is learned after, in all environments together
+    agent_step: Array  # agent steps taken before this learning step, in all environments together
 
 
-class Appraisal(NamedTuple):
-    """An action of the current policy and the value that the critics give it."""
-
-    action: Array  # (batch, *action)
-    q: Array  # (batch,), the mean of all critics
-    log_prob: Array  # (batch,), zero for a deterministic policy
-    alpha: Array  # the temperature, zero where there is none
+def _whole_state(state: Any) -> Any:
+    return state
 
 
 def _unchanged(state: State, context: UpdateContext) -> State:
@@ -172,15 +167,21 @@ def _unchanged(state: State, context: UpdateContext) -> State:
 
 @dataclass(frozen=True)
 class Algorithm(Generic[State]):
-    """A bundle of pure functions. Observations and actions carry a leading batch axis."""
+    """A bundle of pure functions. Observations and actions have a leading batch axis.
+
+    The last three functions of the state serve diagnostics (estimation bias, TD error). An algorithm without them
+    trains; asking such an algorithm for a diagnostic raises an error.
+    """
 
     init: Callable[[Key], State]
-    explore: Callable[[State, Any, Array, Key], Array]  # state, obs, agent steps so far, key → action while training
-    exploit: Callable[[State, Any], Array]  # state, obs → action of the greedy policy
     update: Callable[[State, Transition, UpdateContext, Key], tuple[State, Metrics]]  # ONE update on ONE batch
-    td_error: Callable[[State, Transition, Key], Array]  # state, batch, key → Q − target, (batch,); learns nothing
-    appraise: Callable[[State, Any, Key], Appraisal]  # state, obs, key → for the estimation bias
+    explore: Callable[[Any, Any, Array, Key], Array]  # policy_params, obs, agent steps so far, key → training action
+    exploit: Callable[[Any, Any], Array]  # policy_params, obs → greedy action
+    policy_params: Callable[[State], Any] = _whole_state  # the part of the state that explore and exploit read
     after_updates: Callable[[State, UpdateContext], State] = _unchanged  # once after all updates of a learning step
-    reset: Callable[[State, Key], State] | None = None  # a periodic reset; None: a new init
+    reset: Callable[[State, Key], State] | None = None  # a periodic reset; None calls init again
     rounds: int = 1  # fresh batches that one pass over all networks takes
     learn_every: int = 1  # agent steps per learning step
+    q_values: Callable[[State, Any, Array], Array] | None = None  # state, obs, action → (critics, batch)
+    policy_sample: Callable[[State, Any, Key], tuple[Array, Array]] | None = None  # state, obs, key → action, log π
+    temperature: Callable[[State], Array] | None = None  # state → weight α of the entropy; None where there is none

@@ -1,10 +1,11 @@
 """DrQ-v2 (Yarats et al., 2022): DDPG with twin critics from images, which are shifted at random.
 
-h = f(shift(s)), h′ = f(shift(s′))                   one encoder f, which the critics' loss alone trains
-ã = π(h′) + clip(ε, ±c),  ε ~ N(0, σ²)               σ falls linearly over the first noise_steps agent steps
-y = Σ γᵏ r + γⁿ (1 − d) min_i Q′_i(h′, ã)            critics and encoder: min Σ_i mean (Q_i(h, a) − y)²
-actor: max mean min_i Q_i(h, π(h) + clip(ε, ±c))     at the features of before the encoder's step
-targets: θ′ ← τ θ + (1 − τ) θ′                       of the critics; the encoder has none
+h = f(shift(s)), h′ = f(shift(s′)): one encoder f, which only the critics' loss trains
+ã = π(h′) + clip(ε, ±c),  ε ~ N(0, σ²): σ falls linearly over the first noise_steps agent steps
+y = Σ γᵏ r + γⁿ (1 − d) min_i Q′_i(h′, ã)
+critics and encoder:  min Σ_i mean (Q_i(h, a) − y)²
+actor:                max mean min_i Q_i(h, π(h) + clip(ε, ±c)), h from before the encoder's step
+targets:              θ′ ← τ θ + (1 − τ) θ′, of the critics; the encoder has none
 """
 
 from collections.abc import Sequence
@@ -15,21 +16,19 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from smrl.algorithms.parts.acceptance import image_control
-from smrl.algorithms.parts.images import Augmented, Sight
-from smrl.nn import losses, targets
-from smrl.nn import optimiser as gradients
+from smrl.algorithms.common import AugmentationConfig, require_images_and_continuous_actions, without_entropy
+from smrl.nn.losses import bellman, squared_error
 from smrl.nn.networks import MLP, Activation, orthogonal
-from smrl.nn.optimiser import TrainState
-from smrl.nn.vision import Encoder, check_size
-from smrl.types import Algorithm, Appraisal, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
+from smrl.nn.optimiser import TrainState, apply_gradient, polyak_update
+from smrl.nn.vision import ImageEncoder, require_large_enough
+from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import Count, NonNegative, PositiveShare, Sizes
 
 LARGEST_ACTION = 1 - 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrQv2(Augmented):
+class DrQv2(AugmentationConfig):
     """Hyperparameters of DrQ-v2; the defaults are those of its authors' code."""
 
     learning_rate: float = 1e-4
@@ -38,19 +37,19 @@ class DrQv2(Augmented):
     strides: Sizes = (2, 1, 1, 1)
     augmentation: Literal["none", "reuse", "batch"] = "reuse"
     features: Count = 50
-    """Features that the actor and the critics make of the encoder's output."""
+    """Number of features that the actor and the critics make of the encoder's output."""
     actor_hidden: Sizes = (1024, 1024)
     """Sizes of the actor's hidden layers."""
     critic_hidden: Sizes = (1024, 1024)
     """Sizes of each critic's hidden layers."""
     tau: PositiveShare = 0.01
-    """Share of the critics' weights in every soft update of their target networks."""
+    """Weight τ of the critics in every update of their target networks."""
     first_noise: NonNegative = 1.0
     """Standard deviation of the exploration noise at the first step."""
     last_noise: NonNegative = 0.1
-    """Standard deviation of the exploration noise once it has fallen."""
+    """Standard deviation of the exploration noise from noise_steps on."""
     noise_steps: Count = 100_000
-    """Agent steps in which the exploration noise falls."""
+    """Agent steps over which the exploration noise falls."""
     noise_clip: NonNegative = 0.3
     """Bound of the noise on the actions in the updates."""
     learn_every: Count = 2
@@ -67,7 +66,7 @@ class State(NamedTuple):
 
 
 class Trunk(nn.Module):
-    """The encoder's output to a few features: linear, LayerNorm, tanh."""
+    """Reduce the encoder's output to a few features: linear, LayerNorm, tanh."""
 
     features: int
 
@@ -104,14 +103,13 @@ class Critics(nn.Module):
 
 
 def drqv2(config: DrQv2, spec: Spec) -> Algorithm[State]:
-    """DrQ-v2 for an environment."""
-    actions = image_control(spec, "DrQ-v2")
-    check_size(spec.obs.shape, config.kernels, config.strides)
-    encoder = Encoder(config.filters, config.kernels, config.strides, centre=0.5)
-    actor = Actor(config.features, config.actor_hidden, actions, config.activation)
+    """Make DrQ-v2 for an environment."""
+    action_size = require_images_and_continuous_actions(spec, "DrQ-v2")
+    require_large_enough(spec.obs.shape, config.kernels, config.strides)
+    encoder = ImageEncoder(config.filters, config.kernels, config.strides, centre=0.5)
+    actor = Actor(config.features, config.actor_hidden, action_size, config.activation)
     critics = Critics(config.features, config.critic_hidden, config.activation)
     optimiser = config.optimiser()
-    sight = Sight(config, encoder, optimiser)
 
     def init(key: Key) -> State:
         encoder_key, actor_key, critic_key = jax.random.split(key, 3)
@@ -130,56 +128,64 @@ def drqv2(config: DrQv2, spec: Spec) -> Algorithm[State]:
         return init(key)._replace(encoder=state.encoder)
 
     def noise_scale(agent_step: Array) -> Array:
-        fallen = jnp.minimum(agent_step / config.noise_steps, 1.0)
-        return (1 - fallen) * config.first_noise + fallen * config.last_noise
+        fraction = jnp.minimum(agent_step / config.noise_steps, 1.0)
+        return (1 - fraction) * config.first_noise + fraction * config.last_noise
 
     def act(params: Params, h: Array, scale: Array, clip: float, key: Key) -> Array:
-        """π(h) plus noise; the gradient ignores that actions are bounded."""
+        """Return π(h) plus noise; the gradient ignores that actions are bounded."""
         mean = actor.apply(params, h)
-        wanted = mean + jnp.clip(scale * jax.random.normal(key, mean.shape), -clip, clip)
-        return wanted + jax.lax.stop_gradient(jnp.clip(wanted, -LARGEST_ACTION, LARGEST_ACTION) - wanted)
-
-    def target(state: State, batch: Transition, scale: Array, key: Key) -> Array:
-        h = encoder.apply(state.encoder.params, batch.next_obs)
-        next_action = act(state.actor.params, h, scale, config.noise_clip, key)
-        return targets.bellman(batch, targets.clipped_double(critics.apply(state.target_critics, h, next_action)))
+        action = mean + jnp.clip(scale * jax.random.normal(key, mean.shape), -clip, clip)
+        return action + jax.lax.stop_gradient(jnp.clip(action, -LARGEST_ACTION, LARGEST_ACTION) - action)
 
     def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:
         shift_key, target_key, actor_key = jax.random.split(key, 3)
-        batch, scale = sight.augment(batch, context, shift_key), noise_scale(context.agent_step)
-        y = target(state, batch, scale, target_key)
-        new_encoder, new_critics, h, metrics = sight.update_critics(
-            *(state.encoder, state.critics, optimiser, batch.obs),
-            q_of=lambda params, h: critics.apply(params, h, batch.action),
-            error=lambda q: losses.squared_error(q, y),
-        )
+        batch, scale = config.augment(batch, context, shift_key), noise_scale(context.agent_step)
 
-        def loss(params: Params) -> tuple[Array, Metrics]:
+        # y = Σ γᵏ r + γⁿ (1 − d) min_i Q′_i(h′, ã)
+        next_h = encoder.apply(state.encoder.params, batch.next_obs)
+        next_action = act(state.actor.params, next_h, scale, config.noise_clip, target_key)
+        y = bellman(batch, critics.apply(state.target_critics, next_h, next_action).min(axis=0))
+
+        def critic_loss(encoder_params: Params, critic_params: Params) -> tuple[Array, tuple[Array, Metrics]]:
+            h = encoder.apply(encoder_params, batch.obs)
+            q = critics.apply(critic_params, h, batch.action)
+            loss = squared_error(q, y)  # Σ_i mean (Q_i(h, a) − y)²
+            return loss, (h, {"critic_loss": loss, "q": q.mean()})
+
+        gradient = jax.grad(critic_loss, argnums=(0, 1), has_aux=True)
+        (by_encoder, by_critics), (h, critic_metrics) = gradient(state.encoder.params, state.critics.params)
+        new_encoder, new_critics = optimiser.step(state.encoder, by_encoder), optimiser.step(state.critics, by_critics)
+        h = jax.lax.stop_gradient(h)
+
+        def actor_loss(params: Params) -> tuple[Array, Metrics]:  # −mean min_i Q_i(h, π(h) + clip(ε, ±c))
             action = act(params, h, scale, config.noise_clip, actor_key)
-            value = -critics.apply(new_critics.params, h, action).min(axis=0).mean()
-            return value, {"actor_loss": value}
+            loss = -critics.apply(new_critics.params, h, action).min(axis=0).mean()
+            return loss, {"actor_loss": loss}
 
-        new_actor, actor_metrics = gradients.apply_gradient(state.actor, loss, optimiser)
-        target_critics = targets.polyak_update(state.target_critics, new_critics.params, config.tau)
-        return State(new_encoder, new_actor, new_critics, target_critics), metrics | actor_metrics
+        new_actor, actor_metrics = apply_gradient(state.actor, actor_loss, optimiser)
+        new_targets = polyak_update(state.target_critics, new_critics.params, config.tau)
+        return State(new_encoder, new_actor, new_critics, new_targets), critic_metrics | actor_metrics
 
-    def td_error(state: State, batch: Transition, key: Key) -> Array:
-        """Of the images as they are and the policy without noise."""
-        h = encoder.apply(state.encoder.params, batch.obs)
-        q = critics.apply(state.critics.params, h, batch.action).mean(axis=0)
-        return q - target(state, batch, jnp.zeros(()), key)
+    def explore(policy: tuple[Params, Params], obs: Array, step: Array, key: Key) -> Array:
+        return act(policy[1], encoder.apply(policy[0], obs), noise_scale(step), jnp.inf, key)
 
-    def exploit(state: State, obs: Array) -> Array:
-        return actor.apply(state.actor.params, encoder.apply(state.encoder.params, obs))
+    def exploit(policy: tuple[Params, Params], obs: Array) -> Array:
+        return actor.apply(policy[1], encoder.apply(policy[0], obs))
 
-    def explore(state: State, obs: Array, step: Array, key: Key) -> Array:
-        h = encoder.apply(state.encoder.params, obs)
-        return act(state.actor.params, h, noise_scale(step), jnp.inf, key)
+    def policy_params(state: State) -> tuple[Params, Params]:
+        return state.encoder.params, state.actor.params
 
-    def appraise(state: State, obs: Array, key: Key) -> Appraisal:
-        h = encoder.apply(state.encoder.params, obs)
-        action = actor.apply(state.actor.params, h)
-        q = critics.apply(state.critics.params, h, action).mean(axis=0)
-        return Appraisal(action, q, jnp.zeros_like(q), jnp.zeros(()))
+    def q_values(state: State, obs: Array, action: Array) -> Array:
+        return critics.apply(state.critics.params, encoder.apply(state.encoder.params, obs), action)
 
-    return Algorithm(init, explore, exploit, update, td_error, appraise, reset=reset, learn_every=config.learn_every)
+    return Algorithm(
+        init=init,
+        update=update,
+        explore=explore,
+        exploit=exploit,
+        policy_params=policy_params,
+        reset=reset,
+        learn_every=config.learn_every,
+        q_values=q_values,
+        policy_sample=lambda state, obs, key: without_entropy(exploit(policy_params(state), obs)),
+    )

@@ -1,10 +1,10 @@
 """SAC (Haarnoja et al., 2018): twin soft critics, a tanh-Gaussian actor and a learned temperature.
 
-a′ ~ π(s′)
-y = r + γ (1 − d) (min_i Q′_i(s′, a′) − α log π(a′|s′))     critics: min Σ_i mean (Q_i(s, a) − y)²
-actor: min mean (α log π(ã|s) − min_i Q_i(s, ã)),  ã ~ π(s)
-temperature: min −α mean (log π(ã|s) + H̄),  α = exp(log α)
-targets, every target_interval-th learning step: θ′ ← τ θ + (1 − τ) θ′
+y = r + γ (1 − d) (min_i Q′_i(s′, a′) − α log π(a′|s′)),  a′ ~ π(s′)
+critics:      min Σ_i mean (Q_i(s, a) − y)²
+actor:        min mean (α log π(ã|s) − min_i Q_i(s, ã)),  ã ~ π(s)
+temperature:  min −α mean (log π(ã|s) + H̄),  α = exp(log α)
+targets:      θ′ ← τ θ + (1 − τ) θ′, every target_interval-th learning step
 """
 
 from dataclasses import dataclass
@@ -12,44 +12,68 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from smrl.algorithms.parts.soft import SoftHyperparameters, State, pieces
-from smrl.nn import losses, targets
-from smrl.types import Algorithm, Array, Key, Metrics, Spec, Transition, UpdateContext
+from smrl.algorithms.common import SoftConfig, SoftState, require_vectors_and_continuous_actions, soft_actor_critic
+from smrl.nn.losses import bellman, squared_error
+from smrl.nn.optimiser import apply_gradient, polyak_update
+from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import Count
 
 
 @dataclass(frozen=True, kw_only=True)
-class SAC(SoftHyperparameters):
+class SAC(SoftConfig):
     """Hyperparameters of SAC; the defaults are the paper's table."""
 
     target_interval: Count = 1
-    """Learning steps between two soft updates of the target critics; at such a step every reuse makes one."""
+    """Learning steps between two updates of the target critics; at such a step every reuse makes one."""
 
 
-def sac(config: SAC, spec: Spec) -> Algorithm[State]:
-    """SAC for an environment."""
-    parts = pieces(config, spec, critics=2, judge=targets.clipped_double)
+def sac(config: SAC, spec: Spec) -> Algorithm[SoftState]:
+    """Make SAC for an environment."""
+    base = soft_actor_critic(config, require_vectors_and_continuous_actions(spec, "SAC"), critics=2)
+    actor, critics = base.actor, base.critics
 
-    def target(state: State, batch: Transition, alpha: Array, key: Key) -> Array:
-        next_q, next_log_prob = parts.look_ahead(state.actor.params, state.target_critics, batch.next_obs, key)
-        return targets.bellman(batch, targets.soft_clipped_double(next_q, next_log_prob, alpha))
+    def target(state: SoftState, batch: Transition, alpha: Array, key: Key) -> Array:
+        action_key, dropout_key = jax.random.split(key)
+        next_action, next_log_prob = actor.sample(state.actor.params, batch.next_obs, action_key)
+        next_q = critics(state.target_critics, batch.next_obs, next_action, dropout_key)
+        return bellman(batch, next_q.min(axis=0) - alpha * next_log_prob)
 
-    def td_error(state: State, batch: Transition, key: Key) -> Array:
-        y = target(state, batch, jnp.exp(state.log_alpha.params), key)
-        return parts.mean_q(state, batch.obs, batch.action) - y
-
-    def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:
+    def update(state: SoftState, batch: Transition, context: UpdateContext, key: Key) -> tuple[SoftState, Metrics]:
         target_key, critic_key, actor_key = jax.random.split(key, 3)
         alpha = jnp.exp(state.log_alpha.params)
         y = target(state, batch, alpha, target_key)
-        critics, critic_metrics = parts.update_critics(
-            state.critics, batch, lambda q: losses.squared_error(q, y), critic_key
-        )
-        actor, actor_metrics = parts.update_actor(state.actor, critics.params, batch.obs, alpha, actor_key)
-        log_alpha = parts.update_temperature(state.log_alpha, actor_metrics["entropy"])
-        is_due = config.target_interval == 1 or context.step % config.target_interval == 0
-        target_critics = jax.lax.cond(is_due, parts.follow, lambda old, _: old, state.target_critics, critics)
-        metrics = critic_metrics | actor_metrics | {"alpha": alpha}
-        return State(actor, critics, log_alpha, target_critics), metrics
 
-    return Algorithm(parts.init, parts.explore, parts.exploit, update, td_error, parts.appraise)
+        def critic_loss(params: Params) -> tuple[Array, Metrics]:  # Σ_i mean (Q_i(s, a) − y)²
+            q = critics(params, batch.obs, batch.action, critic_key)
+            loss = squared_error(q, y)
+            return loss, {"critic_loss": loss, "q": q.mean()}
+
+        new_critics, critic_metrics = apply_gradient(state.critics, critic_loss, config.optimiser("critic"))
+        action_key, dropout_key = jax.random.split(actor_key)
+
+        def actor_loss(params: Params) -> tuple[Array, Metrics]:  # mean (α log π(ã|s) − min_i Q_i(s, ã))
+            action, log_prob = actor.sample(params, batch.obs, action_key)
+            q = critics(new_critics.params, batch.obs, action, dropout_key).min(axis=0)
+            loss = (alpha * log_prob - q).mean()
+            return loss, {"actor_loss": loss, "entropy": -log_prob.mean()}
+
+        new_actor, actor_metrics = apply_gradient(state.actor, actor_loss, config.optimiser("actor"))
+
+        def temperature_loss(log_alpha: Params) -> tuple[Array, Metrics]:  # −α mean (log π(ã|s) + H̄)
+            return config.temperature_weight(log_alpha) * (actor_metrics["entropy"] - base.target_entropy), {}
+
+        new_log_alpha = state.log_alpha
+        if config.temperature == "auto":
+            new_log_alpha, _ = apply_gradient(state.log_alpha, temperature_loss, config.optimiser("temperature"))
+
+        is_due = config.target_interval == 1 or context.step % config.target_interval == 0
+        new_targets = jax.lax.cond(
+            is_due,
+            lambda old, new: polyak_update(old, new, config.tau),  # θ′ ← τ θ + (1 − τ) θ′
+            lambda old, new: old,
+            *(state.target_critics, new_critics.params),
+        )
+        metrics = critic_metrics | actor_metrics | {"alpha": alpha}
+        return SoftState(new_actor, new_critics, new_log_alpha, new_targets), metrics
+
+    return base.algorithm(spec, update)

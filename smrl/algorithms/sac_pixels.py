@@ -1,13 +1,13 @@
-"""SAC from images: the SAC of `sac.py` on features that an encoder makes of them.
+"""SAC from images: the SAC of `sac.py` on features h = f(s) of an encoder f.
 
-h = f(s), h′ = f(s′)                                 one encoder f, which the critics' loss alone trains
-a′ ~ π(h′)
-y = r + γ (1 − d) (min_i Q′_i(f′(s′), a′) − α log π(a′|h′))     critics and encoder: min Σ_i mean (Q_i(h, a) − y)²
-actor: min mean (α log π(ã|h) − min_i Q_i(h, ã)),  ã ~ π(h)     at the features of before the encoder's step
-targets: θ′ ← τ θ + (1 − τ) θ′                       of the critics and of the encoder
+    y = r + γ (1 − d) (min_i Q′_i(f′(s′), a′) − α log π(a′|h′)),  h′ = f(s′), a′ ~ π(h′)
+    critics and encoder:  min Σ_i mean (Q_i(h, a) − y)²
+    actor:                min mean (α log π(ã|h) − min_i Q_i(h, ã)),  ã ~ π(h), h from before the encoder's step
+    temperature:          min −α mean (log π(ã|h) + H̄),  α = exp(log α)
+    targets:              θ′ ← τ θ + (1 − τ) θ′, of the critics and of the encoder
 
-The paper tells the encoder's sizes; that it is trained so, has a target network and that images are not shifted unless
-asked for are choices of ours.
+The paper gives the encoder's sizes. That only the critics' loss trains it, that it has a target network and that images
+are not shifted by default are our choices.
 """
 
 from dataclasses import dataclass
@@ -17,19 +17,22 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from smrl.algorithms.parts import soft
-from smrl.algorithms.parts.acceptance import image_control
-from smrl.algorithms.parts.images import Augmented, Sight
-from smrl.nn import losses, targets
-from smrl.nn.networks import MLP, Start
-from smrl.nn.optimiser import TrainState
-from smrl.nn.vision import ORTHOGONAL, Encoder, check_size
-from smrl.types import Algorithm, Appraisal, Array, ArraySpec, Key, Metrics, Params, Spec, Transition, UpdateContext
+from smrl.algorithms.common import (
+    AugmentationConfig,
+    SoftConfig,
+    require_images_and_continuous_actions,
+    soft_actor_critic,
+)
+from smrl.nn.losses import bellman, squared_error
+from smrl.nn.networks import MLP, Initializer
+from smrl.nn.optimiser import TrainState, apply_gradient, polyak_update
+from smrl.nn.vision import ORTHOGONAL, ImageEncoder, require_large_enough
+from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import Count, Sizes
 
 
 @dataclass(frozen=True, kw_only=True)
-class SACPixels(Augmented, soft.SoftHyperparameters):
+class SACPixels(AugmentationConfig, SoftConfig):
     """Hyperparameters of SAC from images; the sizes are the paper's, the rest is as in its table for SAC."""
 
     filters: Sizes = (32, 32, 32, 32)
@@ -37,13 +40,13 @@ class SACPixels(Augmented, soft.SoftHyperparameters):
     strides: Sizes = (2, 2, 2, 2)
     augmentation: Literal["none", "reuse", "batch"] = "none"
     features: Count = 200
-    """Features that the encoder makes of an image."""
+    """Number of features that the encoder makes of an image."""
     actor_hidden: Sizes = (512, 512)
     critic_hidden: Sizes = (512, 512)
 
 
 class State(NamedTuple):
-    """The encoder with its optimiser and target network, and the state of SAC on its features."""
+    """Networks with their optimisers, the logarithm of the temperature, and the target networks."""
 
     encoder: TrainState
     actor: TrainState
@@ -52,82 +55,103 @@ class State(NamedTuple):
     target_encoder: Params
     target_critics: Params
 
-    @property
-    def sac(self) -> soft.State:
-        """The part that knows features only."""
-        return soft.State(self.actor, self.critics, self.log_alpha, self.target_critics)
 
-
-class Features(nn.Module):
+class Encoder(nn.Module):
     """Convolutions and one linear layer."""
 
     config: SACPixels
-    convolutions_start: Start
-    start: Start
+    convolution_initializer: Initializer
+    initializer: Initializer
 
     @nn.compact
     def __call__(self, images: Array) -> Array:  # (batch, features)
         config = self.config
-        convolutions = Encoder(config.filters, config.kernels, config.strides, start=self.convolutions_start)
-        return MLP((config.features,), self.start)(convolutions(images))
+        convolve = ImageEncoder(
+            *(config.filters, config.kernels, config.strides),
+            initializer=self.convolution_initializer,
+            name="Encoder_0",  # part of the path that seeds the initial weights
+        )
+        return MLP((config.features,), self.initializer)(convolve(images))
 
 
 def sac_pixels(config: SACPixels, spec: Spec) -> Algorithm[State]:
-    """SAC from images for an environment."""
-    image_control(spec, "SAC from images")
-    check_size(spec.obs.shape, config.kernels, config.strides)
-    of_features = Spec(ArraySpec((config.features,)), spec.action)
-    parts = soft.pieces(config, of_features, critics=2, judge=targets.clipped_double)
-    start = config.actor_start()
-    encoder = Features(config, ORTHOGONAL if config.initialisation == "orthogonal" else start, start)
-    sight = Sight(config, encoder, config.optimiser("critic"))
+    """Make SAC from images for an environment."""
+    action_size = require_images_and_continuous_actions(spec, "SAC from images")
+    require_large_enough(spec.obs.shape, config.kernels, config.strides)
+    base = soft_actor_critic(config, action_size, critics=2)
+    actor, critics = base.actor, base.critics
+    initializer = config.actor_initializer()
+    encoder = Encoder(config, ORTHOGONAL if config.initialisation == "orthogonal" else initializer, initializer)
+    critic_optimiser = config.optimiser("critic")
 
     def init(key: Key) -> State:
         encoder_key, sac_key = jax.random.split(key)
         params = encoder.init(encoder_key, spec.example().obs)
-        sac = parts.init(sac_key)
-        return State(sight.optimiser.start(params), *sac[:3], params, sac.target_critics)
+        soft = base.init(sac_key, jnp.zeros((1, config.features)), spec.example().action)
+        return State(critic_optimiser.start(params), *soft[:3], params, soft.target_critics)
 
     def reset(state: State, key: Key) -> State:
         return init(key)._replace(encoder=state.encoder, target_encoder=state.target_encoder)
 
     def target(state: State, batch: Transition, alpha: Array, key: Key) -> Array:
         action_key, dropout_key = jax.random.split(key)
-        h = encoder.apply(state.encoder.params, batch.next_obs)
-        next_action, log_prob = parts.sample(state.actor.params, h, action_key)
-        h_of_critics = encoder.apply(state.target_encoder, batch.next_obs)
-        next_q = parts.critics(state.target_critics, h_of_critics, next_action, key=dropout_key)
-        return targets.bellman(batch, targets.soft_clipped_double(next_q, log_prob, alpha))
+        next_h = encoder.apply(state.encoder.params, batch.next_obs)
+        next_action, next_log_prob = actor.sample(state.actor.params, next_h, action_key)
+        target_h = encoder.apply(state.target_encoder, batch.next_obs)
+        next_q = critics(state.target_critics, target_h, next_action, dropout_key)
+        return bellman(batch, next_q.min(axis=0) - alpha * next_log_prob)
 
     def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:
         shift_key, target_key, critic_key, actor_key = jax.random.split(key, 4)
-        batch, alpha = sight.augment(batch, context, shift_key), jnp.exp(state.log_alpha.params)
+        batch, alpha = config.augment(batch, context, shift_key), jnp.exp(state.log_alpha.params)
         y = target(state, batch, alpha, target_key)
-        new_encoder, critics, h, critic_metrics = sight.update_critics(
-            *(state.encoder, state.critics, parts.critic_optimiser, batch.obs),
-            q_of=lambda params, h: parts.critics(params, h, batch.action, key=critic_key),
-            error=lambda q: losses.squared_error(q, y),
+
+        def critic_loss(encoder_params: Params, critic_params: Params) -> tuple[Array, tuple[Array, Metrics]]:
+            h = encoder.apply(encoder_params, batch.obs)
+            q = critics(critic_params, h, batch.action, critic_key)
+            loss = squared_error(q, y)  # Σ_i mean (Q_i(h, a) − y)²
+            return loss, (h, {"critic_loss": loss, "q": q.mean()})
+
+        gradient = jax.grad(critic_loss, argnums=(0, 1), has_aux=True)
+        (by_encoder, by_critics), (h, critic_metrics) = gradient(state.encoder.params, state.critics.params)
+        new_encoder = critic_optimiser.step(state.encoder, by_encoder)
+        new_critics = critic_optimiser.step(state.critics, by_critics)
+        h = jax.lax.stop_gradient(h)
+        action_key, dropout_key = jax.random.split(actor_key)
+
+        def actor_loss(params: Params) -> tuple[Array, Metrics]:  # mean (α log π(ã|h) − min_i Q_i(h, ã))
+            action, log_prob = actor.sample(params, h, action_key)
+            q = critics(new_critics.params, h, action, dropout_key).min(axis=0)
+            loss = (alpha * log_prob - q).mean()
+            return loss, {"actor_loss": loss, "entropy": -log_prob.mean()}
+
+        new_actor, actor_metrics = apply_gradient(state.actor, actor_loss, config.optimiser("actor"))
+
+        def temperature_loss(log_alpha: Params) -> tuple[Array, Metrics]:  # −α mean (log π(ã|h) + H̄)
+            return config.temperature_weight(log_alpha) * (actor_metrics["entropy"] - base.target_entropy), {}
+
+        new_log_alpha = state.log_alpha
+        if config.temperature == "auto":
+            new_log_alpha, _ = apply_gradient(state.log_alpha, temperature_loss, config.optimiser("temperature"))
+
+        new_state = State(
+            *(new_encoder, new_actor, new_critics, new_log_alpha),
+            target_encoder=polyak_update(state.target_encoder, new_encoder.params, config.tau),
+            target_critics=polyak_update(state.target_critics, new_critics.params, config.tau),
         )
-        actor, actor_metrics = parts.update_actor(state.actor, critics.params, h, alpha, actor_key)
-        log_alpha = parts.update_temperature(state.log_alpha, actor_metrics["entropy"])
-        target_encoder = targets.polyak_update(state.target_encoder, new_encoder.params, config.tau)
-        target_critics = parts.follow(state.target_critics, critics)
-        metrics = critic_metrics | actor_metrics | {"alpha": alpha}
-        return State(new_encoder, actor, critics, log_alpha, target_encoder, target_critics), metrics
+        return new_state, critic_metrics | actor_metrics | {"alpha": alpha}
 
-    def td_error(state: State, batch: Transition, key: Key) -> Array:
-        """Of the images as they are."""
-        h = encoder.apply(state.encoder.params, batch.obs)
-        y = target(state, batch, jnp.exp(state.log_alpha.params), key)
-        return parts.mean_q(state.sac, h, batch.action) - y
+    def features(state: State, obs: Array) -> Array:
+        return encoder.apply(state.encoder.params, obs)
 
-    def exploit(state: State, obs: Array) -> Array:
-        return parts.exploit(state.sac, encoder.apply(state.encoder.params, obs))
-
-    def explore(state: State, obs: Array, step: Array, key: Key) -> Array:
-        return parts.explore(state.sac, encoder.apply(state.encoder.params, obs), step, key)
-
-    def appraise(state: State, obs: Array, key: Key) -> Appraisal:
-        return parts.appraise(state.sac, encoder.apply(state.encoder.params, obs), key)
-
-    return Algorithm(init, explore, exploit, update, td_error, appraise, reset=reset)
+    return Algorithm(
+        init=init,
+        update=update,
+        explore=lambda policy, obs, step, key: base.explore(policy[1], encoder.apply(policy[0], obs), step, key),
+        exploit=lambda policy, obs: actor.mode(policy[1], encoder.apply(policy[0], obs)),
+        policy_params=lambda state: (state.encoder.params, state.actor.params),
+        reset=reset,
+        q_values=lambda state, obs, action: critics(state.critics.params, features(state, obs), action),
+        policy_sample=lambda state, obs, key: actor.sample(state.actor.params, features(state, obs), key),
+        temperature=lambda state: jnp.exp(state.log_alpha.params),
+    )

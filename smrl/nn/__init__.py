@@ -1,1 +1,1 @@
-"""Networks, losses, targets and gradient steps, each rule next to its equation."""
+"""Networks, losses and optimisers in JAX, each rule next to its equation."""

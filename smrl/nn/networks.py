@@ -1,4 +1,4 @@
-"""Networks: MLP with PyTorch's initialisation, ensembles, and the tanh-Gaussian head."""
+"""Networks: MLP, critics and their ensembles, deterministic and tanh-Gaussian actors, and initial weights."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from smrl.kernels.activations import relu
 from smrl.kernels.mlp import Layers, perceptron, perceptrons, subset
 from smrl.types import Array, Key, Params
 
-Initialiser = Callable[..., Array]  # key, shape → values
+WeightInit = Callable[..., Array]  # key, shape → values
 Activation = Literal["relu", "leaky-relu", "elu", "gelu", "silu", "tanh"]
 ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {
     "relu": relu,
@@ -24,48 +24,48 @@ ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {
     "silu": nn.silu,
     "tanh": jnp.tanh,
 }
-DRAWN = 2**16  # numbers: the weights of a layer of 256 by 256
-Start = Callable[[int, bool], tuple[Initialiser, Initialiser]]  # fan-in, is last layer → initialisers of kernel, bias
+MIN_DRAWN = 2**16  # random numbers drawn at a time at least: the weights of a layer of 256 by 256
+Initializer = Callable[[int, bool], tuple[WeightInit, WeightInit]]  # fan-in, is last layer → kernel and bias
 
 
-def uniform(bound: float) -> Initialiser:
-    """Initialiser: uniform in ±bound.
+def uniform(bound: float) -> WeightInit:
+    """WeightInit: uniform in ±bound.
 
-    At least DRAWN numbers are drawn and the rest is dropped, so that XLA compiles one program for all small layers.
+    At least MIN_DRAWN numbers are drawn and the rest is dropped, so that XLA compiles one program for all small layers.
     """
 
     def draw(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> Array:
         count = math.prod(shape)
-        return jax.random.uniform(key, (max(DRAWN, count),), dtype, -bound, bound)[:count].reshape(shape)
+        return jax.random.uniform(key, (max(MIN_DRAWN, count),), dtype, -bound, bound)[:count].reshape(shape)
 
     return draw
 
 
-def torch_default(fan_in: int, last: bool) -> tuple[Initialiser, Initialiser]:
-    """PyTorch's default: weights and biases uniform in ±1/√fan_in."""
+def torch_default(fan_in: int, last: bool) -> tuple[WeightInit, WeightInit]:
+    """Draw weights and biases uniformly from ±1/√fan_in, PyTorch's default."""
     return uniform(fan_in**-0.5), uniform(fan_in**-0.5)
 
 
-def small_last(fan_in: int, last: bool) -> tuple[Initialiser, Initialiser]:
-    """Critics of REDQ in the code of SMR's authors: hidden biases 0.1, last layer uniform in ±0.003."""
+def small_last(fan_in: int, last: bool) -> tuple[WeightInit, WeightInit]:
+    """Use hidden biases of 0.1 and a last layer uniform in ±0.003: the critics of REDQ in the code of SMR's authors."""
     return (uniform(3e-3), uniform(3e-3)) if last else (uniform(fan_in**-0.5), nn.initializers.constant(0.1))
 
 
-def xavier(heads: int = 1) -> Start:
-    """Xavier-uniform weights and zero biases; each head of the last layer is initialised like a separate layer."""
+def xavier(heads: int = 1) -> Initializer:
+    """Return Xavier-uniform weights and zero biases; each head of the last layer counts as a separate layer."""
 
-    def start(fan_in: int, last: bool) -> tuple[Initialiser, Initialiser]:
+    def initializer(fan_in: int, last: bool) -> tuple[WeightInit, WeightInit]:
         def kernel(key: Key, shape: tuple[int, int], dtype: Any = jnp.float32) -> Array:
             fan_out = shape[1] / heads if last else shape[1]
             return uniform((6 / (fan_in + fan_out)) ** 0.5)(key, shape, dtype)
 
         return kernel, nn.initializers.zeros
 
-    return start
+    return initializer
 
 
-def orthogonal(gain: float = 1.0) -> Start:
-    """Orthogonal weights of this gain, and zero biases."""
+def orthogonal(gain: float = 1.0) -> Initializer:
+    """Return orthogonal weights of this gain, and zero biases."""
     return lambda fan_in, last: (nn.initializers.orthogonal(gain), nn.initializers.zeros)
 
 
@@ -77,7 +77,7 @@ class MLP(nn.Module):
     """
 
     sizes: Sequence[int]
-    start: Start = torch_default
+    initializer: Initializer = torch_default
     activation: Activation = "relu"
     layer_norm: bool = False
     dropout: float = 0.0
@@ -87,7 +87,7 @@ class MLP(nn.Module):
         inputs = (x.shape[-1], *self.sizes)
         lasts = [index + 1 == len(self.sizes) for index in range(len(self.sizes))]
         layers = [
-            Dense(size, self.start, last, name=f"Dense_{index}")(inputs[index])
+            Dense(size, self.initializer, last, name=f"Dense_{index}")(inputs[index])
             for index, (size, last) in enumerate(zip(self.sizes, lasts, strict=True))
         ]
         if is_perceptron(self):
@@ -104,7 +104,7 @@ class MLP(nn.Module):
 
 
 def is_perceptron(network: "MLP | Critic") -> bool:
-    """Whether a network is nothing but dense layers with ReLU between them."""
+    """Return whether a network consists of dense layers with ReLU between them, as the kernels need it."""
     return network.activation == "relu" and not (network.dropout or network.layer_norm)
 
 
@@ -112,12 +112,12 @@ class Dense(nn.Module):
     """The parameters of a dense layer."""
 
     size: int
-    start: Start
+    initializer: Initializer
     last: bool
 
     @nn.compact
     def __call__(self, inputs: int) -> tuple[Array, Array]:  # weights (inputs, size) and biases (size,)
-        kernel_init, bias_init = self.start(inputs, self.last)
+        kernel_init, bias_init = self.initializer(inputs, self.last)
         return self.param("kernel", kernel_init, (inputs, self.size)), self.param("bias", bias_init, (self.size,))
 
 
@@ -126,26 +126,26 @@ class Critic(nn.Module):
 
     hidden: Sequence[int]
     atoms: int | None = None
-    start: Start = torch_default
+    initializer: Initializer = torch_default
     activation: Activation = "relu"
     layer_norm: bool = False
     dropout: float = 0.0
 
     @nn.compact
     def __call__(self, obs: Array, action: Array) -> Array:  # (batch,), or (batch, atoms)
-        body = MLP((*self.hidden, self.atoms or 1), self.start, self.activation, self.layer_norm, self.dropout)
+        body = MLP((*self.hidden, self.atoms or 1), self.initializer, self.activation, self.layer_norm, self.dropout)
         return self.values(body(self.joined(obs, action)))
 
     def joined(self, obs: Array, action: Array) -> Array:
-        """The inputs of the first layer."""
+        """Return the inputs of the first layer."""
         return jnp.concatenate([obs, action], -1)
 
     def values(self, outputs: Array) -> Array:
-        """The outputs of the last layer, without their axis where there is only one."""
+        """Drop the axis of the last layer's outputs where there is only one."""
         return outputs if self.atoms else outputs.squeeze(-1)
 
     def layers(self, params: Params) -> Layers:
-        """Weights and biases of every layer."""
+        """Return the weights and biases of every layer."""
         dense = params["params"]["MLP_0"]
         return [(dense[f"Dense_{index}"]["kernel"], dense[f"Dense_{index}"]["bias"]) for index in range(len(dense))]
 
@@ -155,12 +155,12 @@ class DeterministicActor(nn.Module):
 
     hidden: Sequence[int]
     action_size: int
-    start: Start = torch_default
+    initializer: Initializer = torch_default
     activation: Activation = "relu"
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
-        return jnp.tanh(MLP((*self.hidden, self.action_size), self.start, self.activation)(obs))
+        return jnp.tanh(MLP((*self.hidden, self.action_size), self.initializer, self.activation)(obs))
 
 
 class GaussianActor(nn.Module):
@@ -168,22 +168,32 @@ class GaussianActor(nn.Module):
 
     hidden: Sequence[int]
     action_size: int
-    start: Start = torch_default
+    initializer: Initializer = torch_default
     activation: Activation = "relu"
     log_std_bounds: tuple[float, float] = (-20.0, 2.0)
+    log_prob_floor: float = 0.0
 
     @nn.compact
     def __call__(self, obs: Array) -> tuple[Array, Array]:
-        body = MLP((*self.hidden, 2 * self.action_size), self.start, self.activation)
+        body = MLP((*self.hidden, 2 * self.action_size), self.initializer, self.activation)
         mean, log_std = jnp.split(body(obs), 2, axis=-1)
         return mean, jnp.clip(log_std, *self.log_std_bounds)
 
+    def sample(self, params: Params, obs: Array, key: Key) -> tuple[Array, Array]:
+        """Return a ~ π(s) and log π(a|s)."""
+        mean, log_std = self.apply(params, obs)
+        return sample_tanh_gaussian(mean, log_std, key, self.log_prob_floor)
+
+    def mode(self, params: Params, obs: Array) -> Array:
+        """Return the greedy action, the tanh of the mean."""
+        return jnp.tanh(self.apply(params, obs)[0])
+
 
 def sample_tanh_gaussian(mean: Array, log_std: Array, key: Key, floor: float = 0.0) -> tuple[Array, Array]:
-    """Sample a = tanh(u), u ~ N(mean, std²), by reparameterisation; a and log π(a).
+    """Sample a = tanh(u), u ~ N(mean, std²), by reparameterisation, and return it with log π(a).
 
-    log π(a) = Σ log N(u) − log(1 − tanh²u), of which the stable form is 2 (log 2 − |u| − log(1 + e^(−2|u|))); with a
-    floor, log(1 − tanh²u + floor) takes its place. Arrays are flat, for XLA is slow on rows of a few actions.
+    log π(a) = Σ log N(u) − log(1 − tanh²u). The stable form of the last term is 2 (log 2 − |u| − log(1 + e^(−2|u|)));
+    a floor replaces it by log(1 − tanh²u + floor). Arrays are flat because XLA is slow on rows of a few actions.
     """
     shape, mean, log_std = mean.shape, mean.ravel(), log_std.ravel()
     noise = jax.random.normal(key, mean.shape)
@@ -196,7 +206,7 @@ def sample_tanh_gaussian(mean: Array, log_std: Array, key: Key, floor: float = 0
 
 
 class MemberAxis:
-    """Stands in the path of a stacked leaf where that of a single member has the member's number."""
+    """Mark the place of the member's number in the path of a stacked leaf."""
 
     def __str__(self) -> str:
         return "[*]"
@@ -208,9 +218,9 @@ MEMBERS = MemberAxis()
 @jax.tree_util.register_pytree_with_keys_class
 @dataclass(frozen=True)
 class Stacked:
-    """Parameters of the members of an ensemble as one tree; the leading axis of every leaf is the member.
+    """Parameters of an ensemble as one tree; the leading axis of every leaf is the member.
 
-    Checkpoints recognise it, and write the members one by one as if they were a tuple.
+    Checkpoints recognise this class and write the members one by one, as if they were a tuple.
     """
 
     params: Params
@@ -225,10 +235,10 @@ class Stacked:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Several critics of one architecture; called, they answer with a leading axis of members.
+    """Several critics of one architecture; a call returns their values with a leading axis of members.
 
-    On a CPU the members' parameters are a tuple, for the kernels take each array where it lies; on a GPU they are
-    stacked, so that the members' products are one. Both compute the same.
+    On a CPU the members' parameters are a tuple, because the kernels read each array where it lies. On a GPU they are
+    stacked, so that one product serves all members. Both compute the same.
     """
 
     member: Critic
@@ -236,6 +246,7 @@ class Ensemble:
     stacked: bool
 
     def init(self, key: Key, *inputs: Array) -> Params:
+        """Initialise all members."""
         keys = jax.random.split(key, self.size)
         if self.stacked:
             return Stacked(jax.vmap(lambda key: self.member.init(key, *inputs))(keys))
@@ -244,9 +255,9 @@ class Ensemble:
     def __call__(
         self, params: Params, obs: Array, action: Array, key: Key | None = None, chosen: Array | None = None
     ) -> Array:  # (members, batch, …)
-        """Values of all members, or of those at the chosen indices.
+        """Return the values of all members, or of those at the chosen indices.
 
-        With a key dropout is active, with a separate mask per member.
+        A key activates dropout, with a separate mask per member.
         """
         if not self.stacked and is_perceptron(self.member):
             layers = [self.member.layers(member) for member in params]
@@ -263,11 +274,11 @@ class Ensemble:
         return jnp.stack([answer(member, None if keys is None else keys[i]) for i, member in enumerate(params)])
 
     def first(self, params: Params, obs: Array, action: Array, key: Key | None = None) -> Array:  # (batch, …)
-        """Values of the first member alone; the others are not computed."""
+        """Return the values of the first member, without computing the others."""
         alone = jax.tree.map(lambda leaf: leaf[:1], params) if self.stacked else params[:1]
         return dataclasses.replace(self, size=1)(alone, obs, action, key)[0]
 
 
 def ensemble(member: Critic, size: int) -> Ensemble:
-    """An ensemble in the layout that suits this machine."""
+    """Make an ensemble in the layout that suits this machine."""
     return Ensemble(member, size, stacked=jax.default_backend() != "cpu")

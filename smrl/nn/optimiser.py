@@ -1,4 +1,4 @@
-"""Parameters with their optimiser state, and gradient steps on them."""
+"""How parameters move: Adam, gradient steps on a loss, and target networks."""
 
 import math
 from collections.abc import Callable
@@ -36,12 +36,12 @@ class Adam:
     gradient_clip: float | None = None
 
     def start(self, params: Params) -> TrainState:
-        """Parameters with a new optimiser state, which has the form of optax's."""
+        """Return the parameters with a new optimiser state, which has the structure of optax's."""
         limits = [limit.init(params) for limit in self._limits()]
         return TrainState(params, (*limits, optax.scale_by_adam().init(params), optax.EmptyState()))
 
     def step(self, trained: TrainState, gradient: Params) -> TrainState:
-        """One step along a gradient."""
+        """Take one step along a gradient."""
         params, (*limits, adam, last) = trained
         for limit, state in zip(self._limits(), limits, strict=True):
             gradient, _ = limit.update(gradient, state, params)
@@ -89,6 +89,17 @@ class Adam:
 def apply_gradient(
     trained: TrainState, loss: Callable[[Params], tuple[Array, Metrics]], optimiser: Adam
 ) -> tuple[TrainState, Metrics]:
-    """One optimiser step on ``loss(params) → value, metrics``."""
+    """Take one optimiser step on ``loss(params) → value, metrics``; return the new state and the metrics."""
     gradient, metrics = jax.grad(loss, has_aux=True)(trained.params)
     return optimiser.step(trained, gradient), metrics
+
+
+def polyak_update(target: Params, online: Params, tau: float) -> Params:
+    """Move a target network towards the online network: θ′ ← τ θ + (1 − τ) θ′."""
+    old, structure = jax.tree.flatten(target)
+    arrays = (*old, *jax.tree.leaves(online))
+    if not library.fits(*arrays):
+        return jax.tree.map(lambda old, new: tau * new + (1 - tau) * old, target, online)
+    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in old]
+    in_place = {index: index for index in range(len(old))}
+    return jax.tree.unflatten(structure, library.call("smrl_follow", shapes, *arrays, aliases=in_place, tau=float(tau)))

@@ -3,8 +3,8 @@
     before the updates:           Q₀ − y₀
     after M updates on the batch: Q_M − y₀ (fixed target)  and  Q_M − y_M (moving target)
 
-An algorithm tells only Q − y (`Algorithm.td_error`). With a discount of 0 the target is the reward, which no update
-changes, so the difference of two such TD errors is Q_M − Q₀, and Q_M − y₀ = (Q₀ − y₀) + (Q_M − Q₀).
+Q is the mean of the critics, and y = r + γⁿ (1 − d) (Q(s′, a′) − α log π(a′|s′)) with a′ ~ π(s′). Both are computed
+from the algorithm's `q_values` and `policy_sample`, that is from the critics themselves and not from target networks.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ from smrl import runtime
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, require
 from smrl.memory.replay import Replay
+from smrl.nn.losses import bellman
 from smrl.paper.batch_fit_table import Fit, read, write
 from smrl.randomness import Purpose, Stream, at, key
 from smrl.runs import checkpoint
@@ -27,7 +28,8 @@ from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
 from smrl.smr import loop
 from smrl.studies.launch import run_all
-from smrl.training.arrays import from_arrays
+from smrl.training.agent import from_arrays
+from smrl.training.bias import diagnostics
 from smrl.training.clock import Clock
 from smrl.training.memory_budget import replay_of
 from smrl.training.progress import Board
@@ -56,7 +58,7 @@ class CarriedTimes:
         return carry
 
 
-def measure_of(algorithm: Algorithm[State]) -> Measure[State]:
+def measure_of(algorithm: Algorithm[State], name: str) -> Measure[State]:
     """Make ``measure(state, batch, held_out, updates, step, key)``: RMS TD errors, (1 + updates, measures).
 
     Every number of updates starts from the same state, as learning step ``step``. Where one pass over all networks
@@ -68,14 +70,22 @@ def measure_of(algorithm: Algorithm[State]) -> Measure[State]:
     def learned(state: State, batch: Transition, step: Array, key: Key, times: Array) -> State:
         batches = jax.tree.map(lambda field: jnp.broadcast_to(field, (algorithm.rounds, *jnp.shape(field))), batch)
         nothing = jnp.zeros((), jnp.int32)
-        return learn(loop.Learned(state, times, nothing, nothing), batches, step, step, key)[0].state
+        return learn(loop.AgentState(state, times, nothing, nothing), batches, step, step, key)[0].algorithm
+
+    q_values, policy_sample = diagnostics(algorithm, name)
+    temperature = algorithm.temperature or (lambda state: jnp.zeros(()))
+
+    def q(state: State, obs: Array, action: Array) -> Array:
+        return q_values(state, obs, action).mean(axis=0)
+
+    def target(state: State, batch: Transition, key: Key) -> Array:
+        action, log_prob = policy_sample(state, batch.next_obs, key)
+        return bellman(batch, q(state, batch.next_obs, action) - temperature(state) * log_prob)
 
     @jax.jit
     def errors(before: State, after: State, batch: Transition, key: Key) -> tuple[Array, Array]:
-        ended = batch._replace(discount=jnp.zeros_like(batch.discount))
-        change = algorithm.td_error(after, ended, key) - algorithm.td_error(before, ended, key)
-        fixed = algorithm.td_error(before, batch, key) + change
-        return _rms(fixed), _rms(algorithm.td_error(after, batch, key))
+        fitted = q(after, batch.obs, batch.action)
+        return _rms(fitted - target(before, batch, key)), _rms(fitted - target(after, batch, key))
 
     def measure(
         state: State, batch: Transition, held_out: Transition, updates: Sequence[int], step: int, key: Key
@@ -123,10 +133,10 @@ def measure_run(run: Run, updates: Sequence[int], batches: int, notify: Callable
     if saved is None:
         raise SmrlError(f"{run.path} has no checkpoint yet; train it first.")
     template = jax.eval_shape(algorithm.init, key(settings.seed, Purpose.INITIALISE))
-    state = from_arrays({"state": template}, saved.arrays)["state"]
+    state = from_arrays({"algorithm": template}, saved.arrays)["algorithm"]
     clock = Clock(settings.envs, settings.action_repeat, settings.warmup, algorithm.learn_every)
     next_step, root = len(clock.learned_at(saved.step)) + 1, key(settings.seed, Purpose.LEARN)
-    measure, errors = measure_of(algorithm), []
+    measure, errors = measure_of(algorithm, settings.algorithm), []
     stream = Stream(settings.seed, Purpose.REPLAY)
     for index in range(batches):
         batch, held_out = draw(replay, stream.at(saved.step + index), settings.batch_size)

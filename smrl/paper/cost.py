@@ -70,11 +70,11 @@ def measure(settings: Settings[Any]) -> Speed:
         agent_step = (time.perf_counter() - begun) / STEPS
     algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
     rule, key = Schedule((1,)), jax.random.key(0)
-    learn = loop.learner(algorithm, rule, settings.fresh_batches)
+    learn = jax.jit(loop.learner(algorithm, rule, settings.fresh_batches), donate_argnums=0)
     rounds = algorithm.rounds * settings.fresh_batches
     example = spec.example(settings.batch_size)
     batches = type(example)(*(np.broadcast_to(part, (rounds, *part.shape)) for part in example))
-    learned = jax.jit(lambda key: loop.start(algorithm, rule, key))(key)  # compiled, no two parts share memory
+    learned = jax.jit(lambda key: loop.initial_state(algorithm, rule, key))(key)  # compiled, no two parts share memory
     learned, _ = jax.block_until_ready(learn(learned, batches, 1, 1, key))
     begun = time.perf_counter()
     for step in range(2, 2 + UPDATES):

@@ -1,1 +1,1 @@
-"""Sample multiple reuse: the loop, and the rules that say how often."""
+"""Sample multiple reuse: the loop, and the rules that choose the number of reuses."""

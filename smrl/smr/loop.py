@@ -1,11 +1,11 @@
-"""Sample multiple reuse: the loop of the paper, around anybody's update.
+"""Sample multiple reuse: the loop of the paper, for any update.
 
     for round in range(rounds):        # a fresh batch per round
         for m in range(M):             # the same batch, M times
             state = update(state, batch)
 
-The inner loop is `repeat`, and stands nowhere else; `reuse` offers it around any update, and `learner` puts the rounds
-of an algorithm around it.
+The inner loop is `repeat` and exists only here. `reuse` puts it around any update, and `learner` puts the rounds of an
+algorithm around it.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ Update = Callable[[S, Any, Key], Any]  # state, batch, key → state and report,
 
 
 def repeat(update: Update[S], state: S, batch: Any, key: Key, times: Array) -> tuple[S, Any]:
-    """Update ``times`` times on the same batch, with the keys fold_in(key, 0), …; the reports come back averaged."""
-    update = jax.jit(update, inline=True)  # traced once for its shapes and for the loop
+    """Update ``times`` times on the same batch, with the keys fold_in(key, 0), …; average the reports."""
+    update = jax.jit(update, inline=True)  # so that it is traced once for its shapes and for the loop
     answer = jax.eval_shape(update, state, batch, key)
     structures: list[Any] = [jax.tree.structure(tree) for tree in (answer, state)]
     is_state_alone = structures[0] == structures[1]
@@ -45,10 +45,10 @@ def reuse(update: Update[S], times: int | str | Rule = 10) -> Callable[..., tupl
     """Make ``learn(state, batch, key, step=None)``, which updates ``times`` times on the same batch.
 
     ``update(state, batch, key)`` is any pure function that returns the new state and a pytree of numbers to report, or
-    the new state alone. ``times`` is a number, a schedule (``"10:300000,1"``: ten until step 300,000, then one) or a
-    rule; all but a number need the step, counted from 1. With a rule that has a carry, the state is the pair
-    ``(state, rule.init())``. M is data and not code, so ``learn`` compiles once. The state is donated: use the one
-    that is returned.
+    only the new state. ``times`` is a number, a schedule (``"10:300000,1"``: ten until step 300,000, then one) or a
+    rule; a schedule and a rule need the step, counted from 1. With a rule that has a carry, the state is the pair
+    ``(state, rule.init())``. M is data, not code, so ``learn`` compiles once. The state is donated: keep only the
+    returned one.
 
     >>> learn = reuse(lambda x, batch, key: (x + batch, {"x": x}), times=3)
     >>> state, report = learn(jnp.float32(0), jnp.float32(2), jax.random.key(0))
@@ -71,55 +71,51 @@ def reuse(update: Update[S], times: int | str | Rule = 10) -> Callable[..., tupl
     return jax.jit(learn, donate_argnums=0)
 
 
-class Learned(NamedTuple, Generic[State]):
-    """What learning changes: the algorithm's state, the rule's carry, and how much was learned."""
+class AgentState(NamedTuple, Generic[State]):
+    """Everything that learning changes."""
 
-    state: State
-    rule: Any
-    batches: Array  # drawn so far
-    updates: Array  # made so far
-
-
-def start(algorithm: Algorithm[State], rule: Rule, key: Key) -> Learned[State]:
-    """Before the first update."""
-    return Learned(algorithm.init(key), rule.init(), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+    algorithm: State
+    rule: Any  # the carry of the reuse rule
+    batches: Array  # fresh batches drawn so far
+    updates: Array  # updates made so far
 
 
-def reset(algorithm: Algorithm[State], learned: Learned[State], key: Key) -> Learned[State]:
-    """A periodic reset: a new agent, or what the algorithm keeps of the old one; the counts go on."""
-    new = algorithm.reset(learned.state, key) if algorithm.reset else algorithm.init(key)
-    return learned._replace(state=new)
+def initial_state(algorithm: Algorithm[State], rule: Rule, key: Key) -> AgentState[State]:
+    """Return the state before the first update."""
+    return AgentState(algorithm.init(key), rule.init(), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
 
 def learner(
     algorithm: Algorithm[State], rule: Rule, fresh_batches: int = 1, action_repeat: int = 1
-) -> Callable[[Learned[State], Transition, Array | int, Array | int, Key], tuple[Learned[State], Metrics]]:
-    """Make ``learn(learned, batches, step, env_step, key)``: all that an algorithm learns in one learning step.
+) -> Callable[[AgentState[State], Transition, Any, Any, Key], tuple[AgentState[State], Metrics]]:
+    """Make ``learn(state, batches, step, env_step, key)``: all updates of one learning step, to be compiled.
 
     Every field of ``batches`` has two leading axes, (rounds, batch), where rounds are those of the algorithm times
     ``fresh_batches``, the update-to-data ratio. ``step`` counts learning steps and ``env_step`` environment steps, both
-    from 1; every agent step makes ``action_repeat`` of the latter. Compiled once; the state is donated.
+    from 1; every agent step takes ``action_repeat`` environment steps.
     """
     rounds = algorithm.rounds * fresh_batches
 
     def learn(
-        learned: Learned[State], batches: Transition, step: Array, env_step: Array, key: Key
-    ) -> tuple[Learned[State], Metrics]:
-        times = jnp.asarray(rule.times(learned.rule, env_step), jnp.int32)
+        state: AgentState[State], batches: Transition, step: Any, env_step: Any, key: Key
+    ) -> tuple[AgentState[State], Metrics]:
+        times = jnp.asarray(rule.times(state.rule, env_step), jnp.int32)
         agent_step = (env_step - 1) // action_repeat
 
         def one_round(state: State, item: tuple[Array, Transition]) -> tuple[State, Metrics]:
             index, batch = item
             update_key, batch_key = jax.random.split(jax.random.fold_in(key, index))
             context = UpdateContext(step, index, rounds, batch_key, agent_step)
-            return repeat(
-                lambda *args: algorithm.update(args[0], args[1], context, args[2]), state, batch, update_key, times
-            )
 
-        state, reports = jax.lax.scan(one_round, learned.state, (jnp.arange(rounds), batches))
-        state = algorithm.after_updates(state, UpdateContext(step, jnp.asarray(rounds), rounds, key, agent_step))
+            def update(state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
+                return algorithm.update(state, batch, context, key)
+
+            return repeat(update, state, batch, update_key, times)
+
+        new, reports = jax.lax.scan(one_round, state.algorithm, (jnp.arange(rounds), batches))
+        new = algorithm.after_updates(new, UpdateContext(step, jnp.asarray(rounds), rounds, key, agent_step))
         report = jax.tree.map(lambda leaf: jnp.nanmean(leaf, axis=0), reports)
-        carry = rule.observe(learned.rule, report)
-        return Learned(state, carry, learned.batches + rounds, learned.updates + rounds * times), report
+        carry = rule.observe(state.rule, report)
+        return AgentState(new, carry, state.batches + rounds, state.updates + rounds * times), report
 
-    return jax.jit(learn, donate_argnums=0)
+    return learn

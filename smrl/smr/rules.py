@@ -1,8 +1,8 @@
-"""How often a batch is updated on: the rules that choose M.
+"""Rules that choose M, the number of updates per batch.
 
-A number (``10``) and a schedule (``10:300000,1``: ten until environment step 300,000, then one) are rules without
-memory. A rule of one's own may keep a carry, a pytree that becomes part of the learner's state and of its checkpoint,
-and change it by what the updates report. Reading a rule needs no JAX.
+A number (``10``) and a schedule (``10:300000,1``: ten until environment step 300,000, then one) have no memory. A
+custom rule may keep a carry, a pytree that is part of the agent's state and of its checkpoint, and change it by what
+the updates report. Reading a rule needs no JAX.
 """
 
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from smrl.errors import SmrlError
 
 @runtime_checkable
 class Rule(Protocol):
-    """Chooses M for every learning step; all three functions are pure and traceable."""
+    """Chooses M for every learning step. All three functions are pure and traceable by JAX."""
 
     def init(self) -> Any:
-        """The carry before the first step."""
+        """Return the carry before the first step."""
 
     def times(self, carry: Any, step: Any) -> Any:
-        """M at an environment step, counted from 1."""
+        """Return M at an environment step, counted from 1."""
 
     def observe(self, carry: Any, report: Any) -> Any:
-        """The next carry, from what the updates of a learning step reported on average."""
+        """Return the next carry, given the mean report of the updates of a learning step."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """``values[i]`` until environment step ``until[i]``, the last value from then on; one value is a constant.
+    """Use ``values[i]`` until environment step ``until[i]``, and the last value from then on.
 
     >>> Schedule.read("10:300000,1")
     Schedule(values=(10, 1), until=(300000,))
@@ -54,22 +54,22 @@ class Schedule:
         except ValueError:
             raise SmrlError(
                 f"'{text}' is not a reuse rule; write a number (10), numbers with the step they last until "
-                "(10:300000,1) or a rule of your own (my_module:my_rule)."
+                "(10:300000,1) or a custom rule (my_module:my_rule)."
             ) from None
 
     def init(self) -> tuple[()]:
-        """No carry."""
+        """Return no carry."""
         return ()
 
     def times(self, carry: tuple[()], step: Any) -> Any:
-        """The value in force at a step, counted from 1."""
+        """Return the value in force at a step, counted from 1."""
         times: Any = self.values[0]
         for before, value, until in zip(self.values, self.values[1:], self.until, strict=False):
             times = times + (value - before) * (step > until)
         return times
 
     def observe(self, carry: tuple[()], report: Any) -> tuple[()]:
-        """Nothing to remember."""
+        """Return the carry unchanged."""
         return carry
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Schedule:
 
 
 def rule_of(source: int | str | Rule) -> Rule:
-    """The rule that a number, a schedule's text or ``module:name`` stands for; a rule stands for itself."""
+    """Return the rule for a number, the text of a schedule or ``module:name``; return a rule unchanged."""
     if isinstance(source, str):
         module, _, name = source.partition(":")
         if module[:1].isdigit() or not name.isidentifier():

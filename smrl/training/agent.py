@@ -1,7 +1,8 @@
-"""The learner: the algorithm's state, the reuse rule, and the compiled functions that act and learn with them."""
+"""The agent: an algorithm with its state, compiled functions that act and learn, and its arrays for checkpoints."""
 
 import contextlib
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,99 +10,120 @@ import jax.numpy as jnp
 import numpy as np
 
 from smrl.algorithms import registry
+from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
+from smrl.nn.networks import MEMBERS
 from smrl.randomness import Purpose, Stream, at, key
 from smrl.settings import Settings
-from smrl.smr import loop
+from smrl.smr.loop import AgentState, initial_state, learner
 from smrl.smr.rules import rule_of
-from smrl.training.acting import Reader
-from smrl.training.arrays import from_arrays, to_arrays
 from smrl.training.clock import Moment
 from smrl.types import Array, Key, Metrics, Spec, Transition
 
-READ_AT_ONCE = 100  # metrics: few enough to be kept in memory, and enough not to wait for a GPU often
-METRICS_EVERY = 10  # learning steps: reading the losses back every time would cost more than it tells
+METRICS_BUFFER = 100  # metrics kept on the device before they are read back, so that a GPU is rarely waited for
+METRICS_EVERY = 10  # learning steps between two metrics: reading the losses back every time would be slow
+
+KeyPath = tuple[Any, ...]
 
 
 class Agent:
-    """Learns from a replay memory; ``learned`` is its whole state."""
+    """Acts, and learns from a replay memory. Call `start` or `restore` before anything else."""
+
+    state: AgentState[Any]
 
     def __init__(self, settings: Settings[Any], spec: Spec) -> None:
         self.settings = settings
         self.algorithm = algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
         self.rounds = algorithm.rounds * settings.fresh_batches
+        self._rule = rule = rule_of(settings.reuse)
         self._draws = Stream(settings.seed, Purpose.REPLAY)
-        self._metrics: list[Metrics] = []  # that are still to be read back and added to the sums
-        self._sums: dict[str, tuple[float, int]] = {}  # sum and number of each metric's values since they were taken
-        rule = rule_of(settings.reuse)
+        self._metrics: list[Metrics] = []  # not yet read back from the device
+        self._sums: dict[str, tuple[float, int]] = {}  # sum and count of each metric since `take_metrics`
         explore_key, learn_key = key(settings.seed, Purpose.EXPLORE), key(settings.seed, Purpose.LEARN)
         repeat = settings.action_repeat
-        learn = loop.learner(algorithm, rule, settings.fresh_batches, repeat)
+        learn_step = learner(algorithm, rule, settings.fresh_batches, repeat)
 
-        def start(key: Key) -> Any:
-            # Not compiled as a whole: its small programs are compiled once and used for every layer.
-            # Copies, for the targets are the critics' own arrays, and an array can be donated only once.
-            return jax.tree.map(jnp.copy, loop.start(algorithm, rule, key))
+        def explore(policy: Any, obs: Array, step: Array) -> Array:
+            return algorithm.explore(policy, obs, step // repeat, at(explore_key, step))
 
-        self._start = start
-        self._reset = jax.jit(lambda learned, key: loop.reset(algorithm, learned, key))
+        def learn(state: Any, batches: Transition, step: Array, env_step: Array) -> tuple[AgentState[Any], Metrics]:
+            return learn_step(state, batches, step, env_step, at(learn_key, step))
 
-        def learning(learned: Any, batches: Transition, step: Array, env_step: Array) -> tuple[Any, Metrics]:
-            return learn(learned, batches, step, env_step, at(learn_key, step))
+        def reset(state: AgentState[Any], key: Key) -> AgentState[Any]:
+            new = algorithm.reset(state.algorithm, key) if algorithm.reset else algorithm.init(key)
+            return state._replace(algorithm=new)
 
-        self._learn = jax.jit(learning, donate_argnums=0)
-        self.template = jax.eval_shape(self._start, learn_key)
-        obs = spec.example().obs
-        self.exploit = Reader(algorithm.exploit, self.template.state, obs)
-        self.explore = Reader(
-            lambda state, obs, step: algorithm.explore(state, obs, step // repeat, at(explore_key, step)),
-            *(self.template.state, obs, 0),
-        )
+        self._explore, self._exploit, self._reset = jax.jit(explore), jax.jit(algorithm.exploit), jax.jit(reset)
+        self._learn = jax.jit(learn, donate_argnums=0)
+        self._template = jax.eval_shape(self._initial_state, learn_key)
         self._compiling = threading.Thread(target=self._compile, args=(spec.example(),), name="compile")
         self._compiling.start()
 
     def _compile(self, example: Transition) -> None:
-        """Compile the updates, in another thread than the one that starts the agent and warms up."""
+        """Compile the updates; this runs in a thread beside the start of the agent and the warm-up."""
         size = (self.rounds, self.settings.batch_size)
         batches = jax.tree.map(lambda field: jax.ShapeDtypeStruct((*size, *field.shape[1:]), field.dtype), example)
-        with contextlib.suppress(Exception):  # the first update will fail in the same way, and tell
-            self._learn.lower(self.template, batches, 1, 1).compile()
+        with contextlib.suppress(Exception):  # the first update fails in the same way, and reports it
+            self._learn.lower(self._template, batches, 1, 1).compile()
+
+    def _initial_state(self, key: Key) -> AgentState[Any]:
+        # The targets are the arrays of the critics, and an array can be donated only once.
+        return jax.tree.map(jnp.copy, initial_state(self.algorithm, self._rule, key))
 
     def start(self) -> None:
-        """Begin with fresh networks."""
-        self.learned = self._start(key(self.settings.seed, Purpose.INITIALISE))
+        """Begin with new networks."""
+        # Not compiled as a whole, because its small programs are compiled once and used for every layer.
+        self.state = self._initial_state(key(self.settings.seed, Purpose.INITIALISE))
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on from a checkpoint."""
-        self.learned = type(self.template)(**from_arrays(self.template._asdict(), arrays))
+        """Continue from the arrays of a checkpoint."""
+        self.state = AgentState(**from_arrays(self._template._asdict(), arrays))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a checkpoint keeps."""
-        return to_arrays(self.learned._asdict())
+        """Return the arrays to save."""
+        return to_arrays(self.state._asdict())
+
+    def policy_arrays(self) -> dict[str, np.ndarray]:
+        """Return the parameters of the present policy, to save as the best so far; see `load_policy`."""
+        return to_arrays({"best": self._policy()})
 
     def reset(self, step: int) -> None:
-        """Start the agent anew, or what the algorithm resets of it; the replay memory is not touched."""
-        new_key = at(key(self.settings.seed, Purpose.INITIALISE), step)
-        self.learned = self._reset(self.learned, new_key)
+        """Start again with new networks, or with what the algorithm resets; the replay memory is kept."""
+        self.state = self._reset(self.state, at(key(self.settings.seed, Purpose.INITIALISE), step))
+
+    def explore(self, obs: np.ndarray, step: int) -> np.ndarray:
+        """Choose actions to train with, for (environments, *obs) at an environment step."""
+        return np.asarray(self._explore(self._policy(), obs, step))
+
+    def exploit(self, obs: np.ndarray) -> np.ndarray:
+        """Choose greedy actions for (environments, *obs)."""
+        return np.asarray(self._exploit(self._policy(), obs))
 
     def learn(self, replay: Replay, moment: Moment) -> None:
-        """All updates of one learning step, on batches drawn for it."""
+        """Make all updates of one learning step, on batches drawn for it."""
         self._compiling.join()
         batches = replay.sample(self._draws.at(moment.draw), self.rounds, self.settings.batch_size)
-        self.learned, metrics = self._learn(self.learned, batches, moment.step, moment.env_step)
+        self.state, metrics = self._learn(self.state, batches, moment.step, moment.env_step)
         if moment.step % METRICS_EVERY == 0:
             self._metrics.append(metrics)
-            if len(self._metrics) == READ_AT_ONCE:
-                self._add_up()
+            if len(self._metrics) == METRICS_BUFFER:
+                self._read_metrics()
 
     def take_metrics(self) -> dict[str, float]:
-        """The metrics' means since the last call; empty if nothing was learned since."""
-        self._add_up()
+        """Return the means of the metrics since the last call; empty if nothing was learned since."""
+        self._read_metrics()
         sums, self._sums = self._sums, {}
         return {name: total / count if count else float("nan") for name, (total, count) in sorted(sums.items())}
 
-    def _add_up(self) -> None:
-        """Add the metrics to their sums, but for NaN, by which an update reports that it did not compute one."""
+    def counts(self) -> tuple[int, int]:
+        """Return the number of batches drawn and of updates made so far."""
+        return int(self.state.batches), int(self.state.updates)
+
+    def _policy(self) -> Any:
+        return self.algorithm.policy_params(self.state.algorithm)
+
+    def _read_metrics(self) -> None:
+        """Add the buffered metrics to their sums, except NaN, which stands for a metric that was not computed."""
         history, self._metrics = jax.device_get(self._metrics), []
         for name in history[0] if history else ():
             values = np.array([row[name] for row in history], np.float64)
@@ -109,10 +131,55 @@ class Agent:
             total, count = self._sums.get(name, (0.0, 0))
             self._sums[name] = (total + float(known.sum()), count + known.size)
 
-    def counts(self) -> tuple[int, int]:
-        """Batches drawn and updates made so far."""
-        return int(self.learned.batches), int(self.learned.updates)
 
-    def policy_arrays(self) -> dict[str, np.ndarray]:
-        """The parameters that the greedy policy reads, by their names in a checkpoint."""
-        return to_arrays({"best": self.exploit.part(self.learned.state)})
+def load_policy(
+    settings: Settings[Any], spec: Spec, arrays: dict[str, np.ndarray], best: bool = False
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the greedy policy of a checkpoint, (batch, *obs) → (batch, *action): the newest, or the best so far."""
+    algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
+    state = jax.eval_shape(algorithm.init, key(settings.seed, Purpose.INITIALISE))
+    if best:
+        policy = from_arrays({"best": jax.eval_shape(algorithm.policy_params, state)}, arrays)["best"]
+    else:
+        policy = algorithm.policy_params(from_arrays({"algorithm": state}, arrays)["algorithm"])
+    exploit = jax.jit(algorithm.exploit)
+    return lambda obs: np.asarray(exploit(policy, obs))
+
+
+def to_arrays(tree: Any) -> dict[str, np.ndarray]:
+    """Return the leaves of a pytree by their path.
+
+    The leaf of a stacked ensemble is split into those of its members, so that names and shapes are the same on a GPU,
+    where ensembles are stacked, and on a CPU.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(jax.device_get(tree))[0]:
+        if MEMBERS in path:
+            arrays |= dict(zip(_member_names(path, len(leaf)), map(np.asarray, leaf), strict=True))
+        else:
+            arrays[jax.tree_util.keystr(path)] = np.asarray(leaf)
+    return arrays
+
+
+def from_arrays(template: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """Return a pytree of the template's structure from the result of `to_arrays`."""
+
+    def find(name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        if name not in arrays or arrays[name].shape != shape or arrays[name].dtype != dtype:
+            raise SmrlError(f"the checkpoint does not fit this algorithm at {name}; it was written by another version.")
+        return arrays[name]
+
+    def leaf(path: KeyPath, like: Any) -> jax.Array:
+        if MEMBERS in path:
+            names = _member_names(path, like.shape[0])
+            return jax.numpy.array(np.stack([find(name, like.shape[1:], like.dtype) for name in names]))
+        return jax.numpy.array(find(jax.tree_util.keystr(path), like.shape, like.dtype))
+
+    return jax.tree_util.tree_map_with_path(leaf, template)
+
+
+def _member_names(path: KeyPath, size: int) -> list[str]:
+    """Return the names of the members' leaves in the unstacked layout."""
+    place = path.index(MEMBERS)
+    before, after = (jax.tree_util.keystr(part) for part in (path[:place], path[place + 1 :]))
+    return [f"{before}[{index}]{after}" for index in range(size)]

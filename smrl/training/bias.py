@@ -1,33 +1,34 @@
-"""Estimation bias of the critics: their values of the policy against the returns that it then gets.
+"""Estimation bias of the critics: their values of the policy against the returns that it gets.
 
-    G_t = r_t + γ (G_{t+1} − α log π(a_{t+1}|s_{t+1})), the last G being the last reward: no bootstrap at the time limit
+    G_t = r_t + γ (G_{t+1} − α log π(a_{t+1}|s_{t+1})); the last G is the last reward, without bootstrap at a time limit
     bias = Q(s_t, a_t) − G_t, reported as its mean and sample standard deviation (n − 1) over |mean G|
 
-This is the paper's study of overfitting, by the procedure of REDQ's authors: whole episodes of the policy that Q is
-the value of, of each the first 350 pairs, until there are 1,000 pairs.
+This is the paper's study of overfitting, by the procedure of REDQ's authors: complete episodes of the policy that Q is
+the value of, with the first 350 pairs of each, until there are 1,000 pairs.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from smrl.envs.environment import Environment
+from smrl.errors import SmrlError
 from smrl.randomness import Purpose, at, key
 from smrl.settings import Settings
 from smrl.statistics import sample_sd
-from smrl.training.acting import Reader
 from smrl.training.evaluator import Evaluator, logger
-from smrl.types import Appraisal, State
+from smrl.types import Algorithm, Array
 
 PAIRS, PER_EPISODE = 1_000, 350
-EPISODES = -(-PAIRS // PER_EPISODE)  # at once
+EPISODES = -(-PAIRS // PER_EPISODE)  # played at a time
 ORIGINAL_ALPHA, ORIGINAL_FLOOR = 0.2, 10.0
 
 
 def soft_returns(rewards: Sequence[float], log_probs: Sequence[float], alpha: float, gamma: float) -> list[float]:
-    """G of every step of an episode.
+    """Return G of every step of an episode.
 
     >>> soft_returns([1.0, 1.0], [0.0, -2.0], alpha=0.5, gamma=0.5)
     [2.0, 1.0]
@@ -39,52 +40,69 @@ def soft_returns(rewards: Sequence[float], log_probs: Sequence[float], alpha: fl
     return returns[::-1]
 
 
-class Bias:
-    """Measures the bias of a state, always from the same starts."""
+class BiasEstimator:
+    """Measures the bias of a state, always from the same initial states of the environment."""
 
     def __init__(
         self,
         settings: Settings[Any],
-        appraise: Callable[[State, Any, Any], Appraisal],
-        template: State,
+        algorithm: Algorithm[Any],
         make_env: Callable[[], Environment],
         notify: Callable[[str], None] = logger.warning,
     ) -> None:
         self.gamma, self.original, self.reward_scale = settings.gamma, settings.bias_original, settings.reward_scale
         self.evaluator = Evaluator(make_env, EPISODES, settings.seed, Purpose.BIAS, notify)
         root = key(settings.seed, Purpose.BIAS)
-        obs = self.evaluator.envs[0].spec.example().obs
-        self._appraise = Reader(
-            lambda state, obs, step, call: appraise(state, obs, at(at(root, step), call)), template, obs, 0, 0
-        )
+        q_values, policy_sample = diagnostics(algorithm, settings.algorithm)
+
+        def sample(state: Any, obs: Array, step: Array, call: Array) -> tuple[Array, Array, Array]:
+            action, log_prob = policy_sample(state, obs, at(at(root, step), call))
+            return action, log_prob, q_values(state, obs, action).mean(axis=0)
+
+        self._sample = jax.jit(sample)
+        self._temperature = algorithm.temperature or (lambda state: jnp.zeros(()))
 
     def __call__(self, state: Any, step: int, halt: Callable[[], bool] = lambda: False) -> dict[str, float] | None:
-        """The normalised bias; by the original rule α is 0.2, and |mean G| at least 10. None if ``halt`` says so."""
-        appraise, calls, episodes = self._appraise.bind(state), 0, 0
+        """Return mean and standard deviation of the normalised bias; None if ``halt`` returns True on the way.
+
+        By the original rule α is 0.2 and |mean G| counts as at least 10.
+        """
+        alpha = ORIGINAL_ALPHA if self.original else float(self._temperature(state))
+        calls, episodes = 0, 0
         expected, found = list[float](), list[float]()
         while len(found) < PAIRS:
-            seen: list[Appraisal] = []
+            seen: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # action, log π and Q of every step
 
-            def act(obs: np.ndarray, seen: list[Appraisal] = seen, calls: int = calls) -> np.ndarray:
-                seen.append(jax.device_get(appraise(obs, step, calls + len(seen))))
-                return np.asarray(seen[-1].action)
+            def act(obs: np.ndarray, seen: list[Any] = seen, calls: int = calls) -> np.ndarray:
+                seen.append(jax.device_get(self._sample(state, obs, step, calls + len(seen))))
+                return np.asarray(seen[-1][0])
 
             played = self.evaluator(act, episodes, halt)
             if played is None:
                 return None
-            alpha = ORIGINAL_ALPHA if self.original else float(seen[0].alpha)
             for env, rewards in enumerate(played.rewards):
-                moments = seen[: len(rewards)]
-                log_probs = [float(moment.log_prob[env]) for moment in moments]
-                expected += [float(moment.q[env]) for moment in moments[:PER_EPISODE]]
+                log_probs = [float(log_prob[env]) for _, log_prob, _ in seen[: len(rewards)]]
+                expected += [float(q[env]) for _, _, q in seen[: min(len(rewards), PER_EPISODE)]]
                 scaled = [self.reward_scale * reward for reward in rewards]
                 found += soft_returns(scaled, log_probs, alpha, self.gamma)[:PER_EPISODE]
             calls, episodes = calls + len(seen), episodes + EPISODES
         bias, size = np.subtract(expected, found), float(abs(np.mean(found)))
         scale = max(size, ORIGINAL_FLOOR) if self.original else size
-        with np.errstate(divide="ignore", invalid="ignore"):  # without any reward there is nothing to compare with
+        with np.errstate(divide="ignore", invalid="ignore"):  # without any reward the bias is NaN or infinite
             return {"bias": float(bias.mean() / scale), "bias_sd": float(sample_sd(bias) / scale)}
 
     def close(self) -> None:
         """Close the environments."""
         self.evaluator.close()
+
+
+def diagnostics(
+    algorithm: Algorithm[Any], name: str
+) -> tuple[Callable[..., Array], Callable[..., tuple[Array, Array]]]:
+    """Return ``q_values`` and ``policy_sample`` of an algorithm, or raise an error if it does not offer them."""
+    if algorithm.q_values is None or algorithm.policy_sample is None:
+        raise SmrlError(
+            f"the algorithm {name} offers no q_values and policy_sample, from which the estimation bias and TD errors "
+            "are computed; add both to it (docs/extend.md), or do without these measurements (--bias-every)."
+        )
+    return algorithm.q_values, algorithm.policy_sample

@@ -22,7 +22,7 @@ from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
 from smrl.smr.rules import rule_of
 from smrl.training.agent import Agent
-from smrl.training.bias import Bias
+from smrl.training.bias import BiasEstimator
 from smrl.training.clock import Clock
 from smrl.training.collector import Collector
 from smrl.training.evaluator import Evaluator
@@ -67,7 +67,7 @@ class Trainer:
         self.writer = self._opened(Writer(directory.checkpoint, self.replay))
         self.seen = Run(directory.path, trust=True)  # the run as hooks see it
         self.evaluator: Evaluator | None = None
-        self.bias: Bias | None = None
+        self.bias: BiasEstimator | None = None
         self.best: tuple[float, int, dict[str, np.ndarray]] | None = None  # mean return, step, the policy's parameters
         self._begin()
 
@@ -169,7 +169,7 @@ class Trainer:
     def _collect(self) -> None:
         self.writer.keep(self.settings.envs)
         try:
-            self.collector.collect(self.agent.explore.bind(self.agent.learned.state), self.step)
+            self.collector.collect(self.agent.explore, self.step)
         except EnvironmentFault as fault:
             raise SmrlError(f"at step {self.step + 1:,}: {fault}; {self._save_after_failure()}.") from fault
 
@@ -180,9 +180,8 @@ class Trainer:
             self.evaluator = self._opened(
                 Evaluator(self.make_env, settings.eval_episodes, settings.seed, notify=self.progress.notify)
             )
-        policy = self.agent.exploit.bind(self.agent.learned.state)
         try:
-            episodes = self.evaluator(lambda obs: np.asarray(policy(obs)), halt=self.interruption.is_noted)
+            episodes = self.evaluator(self.agent.exploit, halt=self.interruption.is_noted)
             bias = self._measure_bias() if self.clock.is_due(step, settings.bias_every) else {}
         except EnvironmentFault as fault:
             raise SmrlError(f"in the evaluation at step {step:,}: {fault}; {self._save_after_failure()}.") from fault
@@ -204,10 +203,9 @@ class Trainer:
 
     def _measure_bias(self) -> dict[str, float] | None:
         if self.bias is None:
-            appraise = self.agent.algorithm.appraise
-            bias = Bias(self.settings, appraise, self.agent.template.state, self.make_env, self.progress.notify)
+            bias = BiasEstimator(self.settings, self.agent.algorithm, self.make_env, self.progress.notify)
             self.bias = self._opened(bias)
-        return self.bias(self.agent.learned.state, self.step, halt=self.interruption.is_noted)
+        return self.bias(self.agent.state.algorithm, self.step, halt=self.interruption.is_noted)
 
     def _log_learning(self) -> None:
         """Log losses, and the updates per learning step as they were counted: on fresh batches and on reused ones."""

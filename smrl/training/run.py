@@ -6,22 +6,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from smrl import runtime
-from smrl.algorithms import registry
 from smrl.envs.environment import Environment
 from smrl.envs.make import Raw, make
 from smrl.errors import SmrlError, require
-from smrl.randomness import Purpose, key
 from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
 from smrl.runs.records import Record, read_run
 from smrl.runs.trust import named_code, refuse_code
 from smrl.settings import Settings
-from smrl.training.acting import Reader
-from smrl.training.arrays import from_arrays
+from smrl.training.agent import load_policy
 from smrl.training.policy import Policy
 from smrl.types import Spec
 
@@ -80,19 +74,14 @@ class Run:
         runtime.start()
         directory = RunDirectory(self.path)
         spec = Spec.from_json(directory.read_config()["spec"])
-        algorithm = registry.find(self.settings.algorithm).make(self.settings.hyper, spec)
         saved = checkpoint.load(directory.checkpoint, lambda message: None)
         if saved is None:
             raise SmrlError(f"{self.path} has no checkpoint yet; train it first.")
-        arrays = saved.arrays
-        if best:
-            chosen = {name.replace("best", "state", 1): array for name, array in arrays.items() if "['best']" in name}
-            require(bool(chosen), f"{self.path} has kept no best policy; evaluate the newest one, or train it further.")
-            arrays = arrays | chosen  # the parameters that the policy reads; nothing else matters to it
-        template = {"state": jax.eval_shape(algorithm.init, key(self.settings.seed, Purpose.INITIALISE))}
-        state = from_arrays(template, arrays)["state"]
-        act = Reader(algorithm.exploit, state, spec.example().obs).bind(state)
-        return Policy(spec, lambda obs: np.asarray(act(obs)))
+        require(
+            not best or saved.facts["best"] is not None,
+            f"{self.path} has kept no best policy; evaluate the newest one, or train it further.",
+        )
+        return Policy(spec, load_policy(self.settings, spec, saved.arrays, best))
 
 
 def load(path: str | Path, trust: bool = False) -> Run:

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from specs import vectors
+from specs import FAMILIES, vectors
 
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
-from smrl.nn.networks import Ensemble
+from smrl.kernels import library
 from smrl.runs.identity import algorithm_words
 from smrl.smr import loop
-from smrl.training.arrays import from_arrays, to_arrays
+from smrl.training.agent import from_arrays, to_arrays
 from smrl.types import Algorithm, ArraySpec, Continuous, Discrete, Spec, Transition, UpdateContext
 
 SPEC = vectors(5, 2)
@@ -25,7 +25,8 @@ SPECS = {  # of the others: vectors in, vectors out
     "sac_pixels": IMAGES,
     "drqv2": IMAGES,
 }
-BATCH = 16
+BATCH = 40  # more than the rows below which the dense kernels leave the work to XLA
+SMALL_BATCH = 16
 SMALL: dict[str, Any] = {"actor_hidden": (32, 32), "critic_hidden": (32, 32)}
 SMALL_ENCODER: dict[str, Any] = SMALL | {"filters": (8, 8), "kernels": (3, 3), "strides": (2, 1), "features": 16}
 SMALL_ENCODER |= {"learning_rate": 1e-3}
@@ -53,6 +54,8 @@ OPTIMISER_STEPS: dict[str, dict[str, tuple[int, int]]] = {
 }
 # name → whether the target networks move at an odd and at an even environment step
 TARGETS_MOVE = dict.fromkeys(registry.names(), (True, True)) | dict.fromkeys(("td3", "dqn"), (False, True))
+
+KERNEL = "smrl_perceptrons"
 
 every_algorithm = pytest.mark.parametrize("name", registry.names())
 
@@ -82,16 +85,16 @@ class Given:
 
 @functools.cache
 def learner(name: str) -> Any:
-    return loop.learner(make(name), Given(), FRESH_BATCHES.get(name, 1))
+    return jax.jit(loop.learner(make(name), Given(), FRESH_BATCHES.get(name, 1)), donate_argnums=0)
 
 
 def learn(name: str, times: int, state: Any, data: Transition, step: int, key: Any) -> tuple[Any, Any]:
-    """Learning with one argument for both clocks, on a state alone."""
-    before = loop.Learned(state, jnp.int32(times), jnp.int32(0), jnp.int32(0))
-    learned, report = learner(name)(before, data, step, step, key)
-    assert int(learned.batches) == rounds(name)
-    assert int(learned.updates) == rounds(name) * times
-    return learned.state, report
+    """Make all updates of a learning step, with one argument for both clocks."""
+    before = loop.AgentState(state, jnp.int32(times), jnp.int32(0), jnp.int32(0))
+    after, report = learner(name)(before, data, step, step, key)
+    assert int(after.batches) == rounds(name)
+    assert int(after.updates) == rounds(name) * times
+    return after.algorithm, report
 
 
 def rounds(name: str) -> int:
@@ -118,16 +121,16 @@ def start(name: str, seed: int = 0) -> Any:
     return initial(name)(jax.random.key(seed))
 
 
-def batches(name: str, seed: int = 0) -> Transition:
+def batches(name: str, seed: int = 0, size: int = BATCH) -> Transition:
     draw, count, action = np.random.default_rng(seed), rounds(name), spec_of(name).action
 
     def normal(*shape: int) -> Any:
-        return draw.standard_normal((count, BATCH, *shape), np.float32)
+        return draw.standard_normal((count, size, *shape), np.float32)
 
-    discount: Any = np.where(draw.random((count, BATCH)) < 0.2, 0, 0.99).astype(np.float32)
-    actions = action.random(draw, count * BATCH).reshape(count, BATCH, *action.array.shape)
-    obs = observations(name, draw, count, BATCH)
-    return Transition(obs, actions, normal(), discount, observations(name, draw, count, BATCH))
+    discount: Any = np.where(draw.random((count, size)) < 0.2, 0, 0.99).astype(np.float32)
+    actions = action.random(draw, count * size).reshape(count, size, *action.array.shape)
+    obs = observations(name, draw, count, size)
+    return Transition(obs, actions, normal(), discount, observations(name, draw, count, size))
 
 
 def observations(name: str, draw: np.random.Generator, *leading: int) -> Any:
@@ -163,9 +166,11 @@ def differs(left: Any, right: Any) -> bool:
 
 
 @every_algorithm
-@pytest.mark.parametrize("times", [1, 4])  # 1 is the base algorithm: one call of its update per round
-def test_reuse_equals_manual_updates(name: str, times: int) -> None:
-    key, data = jax.random.key(7), batches(name)
+@pytest.mark.parametrize(  # once is the base algorithm: one call of its update per round
+    ("times", "size"), [(1, BATCH), (4, BATCH), (4, SMALL_BATCH)]
+)
+def test_reuse_equals_manual_updates(name: str, times: int, size: int) -> None:
+    key, data = jax.random.key(7), batches(name, size=size)
     state, expected = start(name), start(name)
     for step in (1, 2, 3):
         state, report = learn(name, times, state, data, step, key)
@@ -227,19 +232,35 @@ def test_counts_of_updates(name: str, step: int) -> None:
     assert targets
 
 
+@pytest.mark.skipif(not library.is_available(), reason="there are no kernels here")
 @every_algorithm
-def test_an_appraisal_is_of_the_policy_by_all_critics(name: str) -> None:
+def test_updates_call_the_dense_kernels(name: str) -> None:
+    state = loop.AgentState(start(name), jnp.int32(1), jnp.int32(0), jnp.int32(0))
+    calls = {
+        size: str(jax.make_jaxpr(learner(name))(state, batches(name, size=size), 1, 1, jax.random.key(0)))
+        for size in (BATCH, SMALL_BATCH)
+    }
+    assert KERNEL in calls[BATCH]
+    assert KERNEL not in calls[SMALL_BATCH]
+
+
+@every_algorithm
+def test_policy_sample_and_q_values(name: str) -> None:
     algorithm, state = make(name), start(name)
     obs = observations(name, np.random.default_rng(0), 64)
-    one, same, other = (algorithm.appraise(state, obs, jax.random.key(seed)) for seed in (0, 0, 1))
-    assert one.action.shape == (64, *spec_of(name).action.array.shape)
-    assert one.q.shape == one.log_prob.shape == (64,)
-    assert one.alpha.shape == ()
+    assert algorithm.policy_sample is not None
+    assert algorithm.q_values is not None
+    one, same, other = (algorithm.policy_sample(state, obs, jax.random.key(seed)) for seed in (0, 0, 1))
+    action, log_prob = one
+    assert action.shape == (64, *spec_of(name).action.array.shape)
+    assert log_prob.shape == (64,)
+    q = algorithm.q_values(state, obs, action)
+    assert (q.ndim, q.shape[1]) == (2, 64)
     assert not differs(one, same)
-    soft = hasattr(state, "log_alpha")
-    assert differs(one, other) == bool(one.alpha) == bool(np.any(one.log_prob)) == soft
-    if not soft:
-        assert not differs(one.action, algorithm.exploit(state, obs))
+    is_soft = hasattr(state, "log_alpha")
+    assert differs(one, other) == bool(np.any(log_prob)) == (algorithm.temperature is not None) == is_soft
+    if not is_soft:
+        assert not differs(action, algorithm.exploit(algorithm.policy_params(state), obs))
 
 
 @every_algorithm
@@ -247,8 +268,9 @@ def test_actions_are_bounded_and_exploration_explores(name: str) -> None:
     algorithm, state = make(name), start(name)
     obs = observations(name, np.random.default_rng(0), 64)
     obs = obs if obs.dtype == np.uint8 else 100 * obs
-    greedy = algorithm.exploit(state, obs)
-    explored = [algorithm.explore(state, obs, jnp.asarray(1), jax.random.key(seed)) for seed in (0, 0, 1)]
+    policy = algorithm.policy_params(state)
+    greedy = algorithm.exploit(policy, obs)
+    explored = [algorithm.explore(policy, obs, jnp.asarray(1), jax.random.key(seed)) for seed in (0, 0, 1)]
     action = spec_of(name).action
     for actions in (greedy, *explored):
         assert (actions.shape[1:], actions.dtype.name) == (action.array.shape, action.array.dtype)
@@ -285,41 +307,48 @@ def test_metrics_are_the_same_everywhere(name: str) -> None:
         assert {metric for metric, value in report.items() if np.isnan(value)} == missing
 
 
+def rewards_only(name: str) -> Transition:
+    """Batches that are all the same and have a discount of 0, so that the target of the critics is the reward."""
+    data = jax.tree.map(lambda field: np.broadcast_to(field[:1], field.shape), batches(name))
+    return data._replace(discount=np.zeros_like(data.discount))
+
+
 @every_algorithm
-def test_the_td_error_is_the_distance_to_the_target(name: str) -> None:
-    """Critics that learn one batch towards slow targets bring it down, and scoring a batch changes nothing."""
-    algorithm, state, data = make(name), start(name), batches(name)
-    if hasattr(state, "log_alpha"):  # a small temperature, lest the target's random entropy hide what was learned
-        state = state._replace(log_alpha=state.log_alpha._replace(params=jnp.float32(-5)))
+def test_critics_learn_the_rewards_of_a_batch(name: str) -> None:
+    """Check q_values against update: learning brings them towards the target."""
+    algorithm, state, data = make(name), start(name), rewards_only(name)
     batch = jax.tree.map(lambda field: field[0], data)
-    score = jax.jit(algorithm.td_error)
-    before = score(state, batch, jax.random.key(3))
-    assert before.shape == (BATCH,)
-    assert not differs(before, score(state, batch, jax.random.key(3)))
-    same = jax.tree.map(lambda field: jnp.broadcast_to(field[0], field.shape), data)
+    assert algorithm.q_values is not None
+    q_values = jax.jit(algorithm.q_values)
+
+    def error(state: Any) -> float:
+        return float(np.abs(q_values(state, batch.obs, batch.action).mean(0) - batch.reward).mean())
+
+    before = error(state)
     for step in range(1, 121):
-        state, _ = learn(name, 4, state, same, step, jax.random.key(step))
-    after = score(state, batch, jax.random.key(3))
-    assert np.abs(after).mean() < np.abs(before).mean() / 2
+        state, _ = learn(name, 4, state, data, step, jax.random.key(step))
+    assert error(state) < before / 2
 
 
-@pytest.mark.parametrize("name", ["ddpg", "sac"])
-def test_the_td_error_is_that_of_the_critics_loss(name: str) -> None:
-    """Σ_i mean (Q_i − y)² from the TD error's target is the loss that an update reports."""
-    algorithm, state = make(name), start(name)
-    batch, key = jax.tree.map(lambda field: field[0], batches(name)), jax.random.key(5)
-    target_key = {"ddpg": key, "sac": jax.random.split(key, 3)[0]}[name]
-    config = registry.find(name).config(**SMALL)
-    q = Ensemble(config.critic(), len(state.critics.params), stacked=False)(
-        state.critics.params, batch.obs, batch.action
-    )
-    y = q.mean(0) - jax.jit(algorithm.td_error)(state, batch, target_key)
+@pytest.mark.parametrize("name", ["ddpg", "td3", "sac", "redq", "dqn"])
+def test_q_values_are_those_of_the_critics_loss(name: str) -> None:
+    algorithm, state, key = make(name), start(name), jax.random.key(5)
+    batch = jax.tree.map(lambda field: field[0], rewards_only(name))
+    assert algorithm.q_values is not None
+    q = algorithm.q_values(state, batch.obs, batch.action)
     _, report = update(name)(state, batch, 1, 0, key, key)
-    np.testing.assert_allclose(((q - y) ** 2).mean(1).sum(), report["critic_loss"], rtol=1e-4)
+    np.testing.assert_allclose(((q - batch.reward) ** 2).mean(1).sum(), report["critic_loss"], rtol=1e-4)
+    np.testing.assert_allclose(q.mean(), report["q"], rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_policy_reads_a_small_part_of_the_state(name: str) -> None:
+    state = start(name)
+    assert len(jax.tree.leaves(make(name).policy_params(state))) < len(jax.tree.leaves(state)) / 4
 
 
 @every_algorithm
-def test_what_an_algorithm_does_not_accept_is_one_sentence(name: str) -> None:
+def test_unsuitable_environments_are_refused(name: str) -> None:
     entry = registry.find(name)
     other_obs = SPEC.obs if spec_of(name) is IMAGES else ArraySpec((84, 84, 3), "uint8")
     specs = [Spec(spec_of(name).obs, Discrete(2)), Spec(other_obs, Continuous(2))]

@@ -94,14 +94,17 @@ def test_one_update_is_that_of_numpy(augmentation: Any) -> None:
         np.testing.assert_allclose(value, 0.01 * new_q[name] + 0.99 * target_q[name], rtol=1e-5, atol=1e-7)
 
 
-def test_the_td_error_is_of_plain_images_and_the_policy_without_noise() -> None:
+def test_q_values_are_of_plain_images() -> None:
     algorithm, data = drqv2(DrQv2(**SIZES), SPEC), batch(SPEC)
     state = algorithm.init(KEY)
     eyes, actor, q = (leaves(part.params) for part in (state.encoder, state.actor, state.critics))
-    next_h = features(eyes, data.next_obs)
-    y = data.reward + data.discount * critics(q, next_h, policy(actor, next_h)).min(0)
-    expected = critics(q, features(eyes, data.obs), data.action).mean(0) - y
-    np.testing.assert_allclose(algorithm.td_error(state, data, KEY), expected, rtol=1e-4, atol=1e-5)
+    h = features(eyes, data.obs)
+    assert algorithm.q_values is not None
+    assert algorithm.policy_sample is not None
+    np.testing.assert_allclose(
+        algorithm.q_values(state, data.obs, data.action), critics(q, h, data.action), rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_allclose(algorithm.policy_sample(state, data.obs, KEY)[0], policy(actor, h), rtol=1e-4, atol=1e-5)
 
 
 def test_noise_falls_over_agent_steps() -> None:
@@ -109,7 +112,7 @@ def test_noise_falls_over_agent_steps() -> None:
     state, obs = algorithm.init(KEY), np.zeros((4_000, 9, 9, 2), np.uint8)
     state = state._replace(actor=jax.tree.map(jnp.zeros_like, state.actor))  # π = 0
     for step, scale in ((0, 1.0), (50, 0.55), (100, 0.1), (10_000, 0.1)):
-        actions = np.asarray(algorithm.explore(state, obs, jnp.int32(step), KEY))
+        actions = np.asarray(algorithm.explore(algorithm.policy_params(state), obs, jnp.int32(step), KEY))
         assert np.abs(actions).max() <= 1
         # A share of 0.3829 of a Gaussian lies within half its standard deviation.
         assert np.mean(np.abs(actions) < scale / 2) == pytest.approx(0.3829, abs=0.03)

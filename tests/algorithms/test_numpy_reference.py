@@ -17,7 +17,7 @@ from specs import vectors
 
 from smrl.algorithms.registry import find
 from smrl.nn import optimiser as gradients
-from smrl.smr.loop import Learned, learner
+from smrl.smr.loop import AgentState, learner
 from smrl.smr.rules import rule_of
 from smrl.types import Algorithm, Spec, Transition, UpdateContext
 
@@ -351,7 +351,7 @@ def test_stacked_critics_compute_the_same(name: str, monkeypatch: pytest.MonkeyP
 
 @functools.cache
 def cached_learner(algorithm: Algorithm[Any], times: int, fresh_batches: int) -> Any:
-    return learner(algorithm, rule_of(times), fresh_batches)
+    return jax.jit(learner(algorithm, rule_of(times), fresh_batches), donate_argnums=0)
 
 
 def reuse_in_numpy(
@@ -393,9 +393,9 @@ def compare_reuses(setup: Setup, step: int, times: int, fresh_batches: int = 1) 
             break
     donated = jax.tree.map(jnp.copy, setup.state)  # others still need the state
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
-    learned = Learned(donated, (), jnp.int32(0), jnp.int32(0))
+    learned = AgentState(donated, (), jnp.int32(0), jnp.int32(0))
     after, metrics = cached_learner(setup.algorithm, times, fresh_batches)(learned, stacked, step, step, key)
-    return errors_of(subject, subject.in_numpy(setup.state), after.state, metrics, (expected[0], expected[1]))
+    return errors_of(subject, subject.in_numpy(setup.state), after.algorithm, metrics, (expected[0], expected[1]))
 
 
 @pytest.mark.parametrize(("name", "step"), [("td3", 7), ("td3", 8), ("sac", 7)])

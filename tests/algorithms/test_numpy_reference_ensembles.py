@@ -42,7 +42,7 @@ from test_numpy_reference import (
 from smrl.algorithms.darc import DARC, darc
 from smrl.algorithms.darc import State as DARCState
 from smrl.algorithms.redq import REDQ, redq
-from smrl.nn import losses, targets
+from smrl.algorithms.tqc import quantile_huber, truncate
 from smrl.nn.networks import Critic
 from smrl.studies.presets import PRESETS
 from smrl.types import Algorithm, Transition, UpdateContext
@@ -306,9 +306,9 @@ def test_without_a_key_nothing_is_dropped_and_layer_norm_has_pytorch_s_epsilon()
 def test_truncation_drops_the_largest_of_all_atoms_together() -> None:
     """Two critics of three atoms: of the first transition both that go are the first critic's."""
     atoms = [[[5.0, 1.0, 4.0], [0.0, 7.0, -1.0]], [[2.0, 3.0, -6.0], [8.0, 0.5, 0.25]]]
-    kept = targets.truncated(jnp.asarray(atoms), dropped=1)
+    kept = truncate(jnp.asarray(atoms), dropped=1)
     assert kept.tolist() == [[-6.0, 1.0, 2.0, 3.0], [-1.0, 0.0, 0.25, 0.5]]
-    whole = targets.truncated(jnp.asarray(atoms), dropped=0)
+    whole = truncate(jnp.asarray(atoms), dropped=0)
     assert whole.tolist() == [[-6.0, 1.0, 2.0, 3.0, 4.0, 5.0], [-1.0, 0.0, 0.25, 0.5, 7.0, 8.0]]
 
 
@@ -326,7 +326,7 @@ def test_quantile_huber_is_four_loops() -> None:
                     huber = 0.5 * delta**2 if abs(delta) <= 1.0 else abs(delta) - 0.5
                     total += abs((2 * j + 1) / 6 - (1.0 if delta < 0.0 else 0.0)) * huber
                     number += 1
-    value = losses.quantile_huber(jnp.asarray(ATOMS, jnp.float32), jnp.asarray(TARGETS, jnp.float32))
+    value = quantile_huber(jnp.asarray(ATOMS, jnp.float32), jnp.asarray(TARGETS, jnp.float32))
     assert float(value) == pytest.approx(total / number, rel=1e-6)
 
 
@@ -334,7 +334,7 @@ def test_the_gradient_of_quantile_huber_is_that_of_numpy() -> None:
     """Of NumPy's critics, which are all bias here, so that the gradient by the atoms is that by the bias."""
 
     def tripled(atoms: jax.Array, y: jax.Array) -> jax.Array:
-        return 3.0 * losses.quantile_huber(atoms, y)
+        return 3.0 * quantile_huber(atoms, y)
 
     arrays = jnp.asarray(ATOMS, jnp.float32), jnp.asarray(TARGETS, jnp.float32)
     by_atoms, by_targets = jax.grad(tripled, argnums=(0, 1))(*arrays)
@@ -445,5 +445,6 @@ def test_darc_chooses_for_every_observation_on_its_own(acting: Acting) -> None:
     worth = np.stack([q[0, 0], q[1, 1]]) if acting == "own-critic" else q.max(axis=1)
     second = worth[1] > worth[0]
     assert some_but_not_all(second)
-    chosen = darc(DARC(**SUBJECTS["darc"].options, acting=acting), SMALL).exploit(setup.state, setup.batch.obs)
+    algorithm = darc(DARC(**SUBJECTS["darc"].options, acting=acting), SMALL)
+    chosen = algorithm.exploit(algorithm.policy_params(setup.state), setup.batch.obs)
     np.testing.assert_allclose(chosen, np.where(second[:, None], actions[1], actions[0]), atol=1e-6)

@@ -14,7 +14,7 @@ from specs import vectors
 
 from smrl.algorithms import registry
 from smrl.kernels import library
-from smrl.smr.loop import learner, start
+from smrl.smr.loop import initial_state, learner
 from smrl.smr.rules import rule_of
 from smrl.types import Algorithm, Discrete, Spec, Transition, UpdateContext
 
@@ -164,15 +164,17 @@ def whole_step(name: str) -> tuple[Any, Any, Transition]:
     rule, rounds = rule_of(3), algorithm(name).rounds
     example = spec(name).example(BATCH)
     batches = Transition(*(np.stack([field] * rounds) for field in example))
-    learned = jax.jit(lambda key: start(algorithm(name), rule, key))(jax.random.key(0))
-    return learner(algorithm(name), rule), learned, batches
+    learned = jax.jit(lambda key: initial_state(algorithm(name), rule, key))(jax.random.key(0))
+    return jax.jit(learner(algorithm(name), rule), donate_argnums=0), learned, batches
 
 
 def test_a_learning_step_stays_on_the_device_and_takes_over_its_state() -> None:
     learn, learned, batches = whole_step("sac")
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(learned))
-    weights = sum(leaf.size for leaf in jax.tree.leaves((learned.state.actor.params, learned.state.critics.params)))
-    targets = sum(leaf.size for leaf in jax.tree.leaves(learned.state.target_critics))
+    weights = sum(
+        leaf.size for leaf in jax.tree.leaves((learned.algorithm.actor.params, learned.algorithm.critics.params))
+    )
+    targets = sum(leaf.size for leaf in jax.tree.leaves(learned.algorithm.target_critics))
     assert size == pytest.approx(4 * (3 * weights + targets), rel=1e-3)  # weights, two moments of Adam, target networks
     compiled = learn.lower(learned, batches, 1, 1, jax.random.key(0)).compile()
     text = compiled.as_text()

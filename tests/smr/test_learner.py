@@ -9,7 +9,7 @@ from specs import vectors
 
 from smrl.smr import loop
 from smrl.smr.rules import Rule, rule_of
-from smrl.types import Algorithm, Appraisal, Transition, UpdateContext
+from smrl.types import Algorithm, Transition, UpdateContext
 
 
 class State(NamedTuple):
@@ -43,9 +43,11 @@ def counting(keeps: bool = False, rounds: int = 2) -> Algorithm[State]:
     def reset(state: State, key: Any) -> State:
         return init(key)._replace(kept=state.kept)
 
-    appraise: Any = lambda *_: Appraisal(nothing(), nothing(), nothing(), nothing())  # noqa: E731
     return Algorithm(
-        init, nothing, nothing, update, nothing, appraise, after_updates, reset if keeps else None, rounds=rounds
+        *(init, update, nothing, nothing),
+        after_updates=after_updates,
+        reset=reset if keeps else None,
+        rounds=rounds,
     )
 
 
@@ -54,11 +56,11 @@ def batches(rounds: int) -> Transition:
     return jax.tree.map(lambda field: jnp.zeros((rounds, *field.shape)), example)
 
 
-def learned_after(steps: int, times: Any, **algorithm: Any) -> tuple[loop.Learned[State], list[dict[str, Any]]]:
+def learned_after(steps: int, times: Any, **algorithm: Any) -> tuple[loop.AgentState[State], list[dict[str, Any]]]:
     algorithm_made = counting(**algorithm)
     rule: Rule = rule_of(times)
-    learn = loop.learner(algorithm_made, rule, fresh_batches=3)
-    learned, reports = loop.start(algorithm_made, rule, jax.random.key(0)), []
+    learn = jax.jit(loop.learner(algorithm_made, rule, fresh_batches=3))
+    learned, reports = loop.initial_state(algorithm_made, rule, jax.random.key(0)), []
     for step in range(1, steps + 1):
         learned, report = learn(learned, batches(6), step, 100 * step, jax.random.key(step))
         reports.append(report)
@@ -67,13 +69,13 @@ def learned_after(steps: int, times: Any, **algorithm: Any) -> tuple[loop.Learne
 
 def test_updates_are_rounds_times_reuses_and_are_counted() -> None:
     learned, _ = learned_after(3, "4:200,1")  # the rule sees environment steps: 100, 200, 300
-    assert int(learned.state.updates) == int(learned.updates) == 6 * (4 + 4 + 1)
+    assert int(learned.algorithm.updates) == int(learned.updates) == 6 * (4 + 4 + 1)
     assert int(learned.batches) == 6 * 3
 
 
 def test_a_step_is_settled_once_after_all_its_updates() -> None:
     learned, reports = learned_after(2, 5)
-    assert int(learned.state.settled) == 10 + 20
+    assert int(learned.algorithm.settled) == 10 + 20
     assert [float(report["settled"]) for report in reports] == [0, 10], "during a step its settling is still to come"
 
 
@@ -86,13 +88,4 @@ def test_reports_are_means_over_the_updates_that_have_them() -> None:
 def test_all_reuses_of_a_batch_share_its_key() -> None:
     once, _ = learned_after(1, 1)
     often, _ = learned_after(1, 5)
-    np.testing.assert_allclose(often.state.batch_keys, 5 * once.state.batch_keys, rtol=1e-6)
-
-
-def test_a_reset_is_a_new_agent_unless_the_algorithm_keeps_something() -> None:
-    for keeps in (False, True):
-        learned, _ = learned_after(2, 2, keeps=keeps)
-        new = loop.reset(counting(keeps), learned, jax.random.key(9))
-        assert int(new.state.updates) == 0
-        assert bool(new.state.kept == learned.state.kept) is keeps
-        assert (int(new.batches), int(new.updates)) == (12, 24), "the counts go on"
+    np.testing.assert_allclose(often.algorithm.batch_keys, 5 * once.algorithm.batch_keys, rtol=1e-6)

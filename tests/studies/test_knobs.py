@@ -17,7 +17,7 @@ from smrl.cli.main import main
 from smrl.errors import SmrlError
 from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
-from smrl.smr.loop import Learned, learner
+from smrl.smr.loop import AgentState, learner
 from smrl.smr.rules import rule_of
 from smrl.studies.presets import PRESETS, resolve
 from smrl.types import Transition
@@ -53,9 +53,9 @@ def updates_of_a_step(name: str, reuse: int, fresh_batches: int) -> Any:
     count, size = algorithm.rounds * fresh_batches, 4
     shapes = ((3,), (1,), (), (), (3,))
     batches = Transition(*(np.ones((count, size, *shape), np.float32) for shape in shapes))
-    learn = learner(algorithm, rule_of(reuse), fresh_batches)
-    start = Learned(jax.jit(algorithm.init)(jax.random.key(0)), (), jnp.int32(0), jnp.int32(0))
-    return learn(start, batches, 1, 1, jax.random.key(1))[0].state
+    learn = jax.jit(learner(algorithm, rule_of(reuse), fresh_batches))
+    start = AgentState(jax.jit(algorithm.init)(jax.random.key(0)), (), jnp.int32(0), jnp.int32(0))
+    return learn(start, batches, 1, 1, jax.random.key(1))[0].algorithm
 
 
 def test_redq_makes_100_updates_of_critics_and_5_of_its_actor() -> None:

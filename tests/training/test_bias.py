@@ -11,9 +11,10 @@ import pytest
 
 import smrl
 from smrl.envs import make as envs
+from smrl.errors import SmrlError
 from smrl.settings import make_settings
-from smrl.training.bias import EPISODES, PAIRS, PER_EPISODE, Bias
-from smrl.types import Appraisal
+from smrl.training.bias import EPISODES, PAIRS, PER_EPISODE, BiasEstimator
+from smrl.types import Algorithm
 
 GAMMA = 0.9
 
@@ -49,24 +50,38 @@ LOG_PROB = -2 * float(np.log(2.0))  # of the uniform distribution over the squar
 
 
 def measured(
-    appraise: Any, length: int, original: bool = False, reward: float = 1.0, scale: float = 1.0
+    algorithm: Algorithm[Any], length: int, original: bool = False, reward: float = 1.0, scale: float = 1.0
 ) -> dict[str, float]:
     settings = make_settings("sac", "Clock", gamma=GAMMA, bias_original=original, reward_scale=scale)
-    bias = Bias(settings, appraise, jnp.zeros(()), partial(envs.make, lambda: Clock(length, reward)))
+    bias = BiasEstimator(settings, algorithm, partial(envs.make, lambda: Clock(length, reward)))
     found = bias(jnp.zeros(()), 1000)
     assert found is not None
     return found
 
 
-def exact(length: int, alpha: float, offset: float = 0.0, slope: float = 0.0) -> Any:
-    """The soft Q of the uniform policy, plus an error."""
+def unused(*_: Any) -> Any:
+    raise NotImplementedError
 
-    def appraise(state: Any, obs: Any, key: Any) -> Appraisal:
+
+def exact(length: int, alpha: float, offset: float = 0.0, slope: float = 0.0) -> Algorithm[Any]:
+    """Return an algorithm with the soft Q of the uniform policy, plus an error, as the mean of two critics."""
+
+    def q_values(state: Any, obs: Any, action: Any) -> Any:
         left = jnp.round(obs[:, 0] * length)
         q = true_q(left, -alpha * LOG_PROB) + offset + slope * left
-        return Appraisal(jnp.zeros((len(q), 2)), q, jnp.full(len(q), LOG_PROB), jnp.asarray(alpha))
+        return jnp.stack([q - 1, q + 1])
 
-    return appraise
+    return Algorithm(
+        *(unused, unused, unused, unused),
+        q_values=q_values,
+        policy_sample=lambda state, obs, key: (jnp.zeros((len(obs), 2)), jnp.full(len(obs), LOG_PROB)),
+        temperature=lambda state: jnp.asarray(alpha),
+    )
+
+
+def test_an_algorithm_without_diagnostics_is_refused() -> None:
+    with pytest.raises(SmrlError, match="sac offers no q_values and policy_sample"):
+        measured(Algorithm(unused, unused, unused, unused), 10)
 
 
 def kept(length: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""States as named arrays: one layout for stacked and unstacked ensembles."""
+"""The agent's resets, its policy, and its state as named arrays: one layout for stacked and unstacked ensembles."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -7,17 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from specs import vectors
 
 from smrl.errors import SmrlError
-from smrl.nn import optimiser as gradients
 from smrl.nn.networks import Critic, Ensemble
-from smrl.nn.optimiser import TrainState
-from smrl.training.arrays import from_arrays, to_arrays
-from smrl.types import Array
+from smrl.nn.optimiser import Adam, TrainState, apply_gradient
+from smrl.settings import make_settings
+from smrl.training.agent import Agent, from_arrays, load_policy, to_arrays
+from smrl.types import Array, ArraySpec, Continuous, Spec
 
 OBS: Any = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
 ACTION: Any = np.ones((7, 2), np.float32)
-ADAM = gradients.Adam(1e-2)
+ADAM = Adam(1e-2)
 APART, STACKED = (Ensemble(Critic((16,)), 3, stacked=stacked) for stacked in (False, True))
 
 
@@ -38,9 +39,7 @@ def learn(critics: Ensemble, state: State) -> State:
     """Three steps of Adam."""
 
     def step(_: Array, state: State) -> State:
-        trained = gradients.apply_gradient(state.critics, lambda params: ((ask(critics, params) ** 2).sum(), {}), ADAM)[
-            0
-        ]
+        trained = apply_gradient(state.critics, lambda params: ((ask(critics, params) ** 2).sum(), {}), ADAM)[0]
         return state._replace(critics=trained, scale=state.scale + 1)
 
     return jax.lax.fori_loop(0, 3, step, state)
@@ -72,8 +71,7 @@ def equal(left: Any, right: Any) -> bool:
     )
 
 
-def test_paths_are_those_of_the_first_version() -> None:
-    """Runs that were begun with it must find their arrays."""
+def test_array_names_are_the_same_in_both_layouts() -> None:
     layers = [f"['params']['MLP_0']['Dense_{n}']['{part}']" for n in range(2) for part in ("kernel", "bias")]
     roots = [".critics.params", ".critics.optimiser[0].mu", ".critics.optimiser[0].nu", ".targets"]
     wanted = {f"['state']{root}[{member}]{layer}" for root in roots for member in range(3) for layer in layers}
@@ -86,7 +84,7 @@ def test_paths_are_those_of_the_first_version() -> None:
 
 
 @pytest.mark.parametrize(("here", "there"), [(APART, STACKED), (STACKED, APART)], ids=["to stacked", "to apart"])
-def test_a_state_goes_over_to_the_other_layout_and_back(here: Ensemble, there: Ensemble) -> None:
+def test_a_state_moves_to_the_other_layout_and_back(here: Ensemble, there: Ensemble) -> None:
     state = learn(here, start(here))
     over = moved(state, there)
     assert structure(over) == structure(start(there))
@@ -104,12 +102,12 @@ def test_a_state_goes_over_to_the_other_layout_and_back(here: Ensemble, there: E
 
 
 @pytest.mark.parametrize("critics", [APART, STACKED], ids=["apart", "stacked"])
-def test_a_state_comes_back_as_it_was(critics: Ensemble) -> None:
+def test_round_trip_in_one_layout(critics: Ensemble) -> None:
     state = learn(critics, start(critics))
     assert equal(moved(state, critics), state)
 
 
-def test_members_of_one_number_each() -> None:
+def test_leaves_without_other_axes() -> None:
     """Also a leaf that has no axis but that of the members."""
     tree = jax.tree.map(lambda leaf: leaf.sum(axis=tuple(range(1, leaf.ndim))), start(STACKED).targets)
     assert equal(from_arrays(tree, to_arrays(tree)), tree)
@@ -121,3 +119,47 @@ def test_arrays_of_another_shape_are_refused(wrong: Ensemble) -> None:
         moved(start(APART), wrong)
     with pytest.raises(SmrlError, match=r"does not fit this algorithm at \['x'\]"):
         from_arrays({"x": np.zeros(4, np.float32)}, to_arrays({"x": np.zeros(3, np.float32)}))
+
+
+SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,), "batch_size": 4}
+IMAGES = Spec(ArraySpec((9, 9, 2), "uint8"), Continuous(2))
+
+
+def make_agent(algorithm: str, spec: Spec, **settings: Any) -> Agent:
+    agent = Agent(make_settings(algorithm, "Some-v0", **SMALL, **settings), spec)
+    agent.start()
+    return agent
+
+
+def test_reset_makes_new_networks_and_keeps_the_counts() -> None:
+    agent = make_agent("sac", vectors(3, 2))
+    agent.state = agent.state._replace(updates=jnp.int32(7))
+    before = jax.tree.map(np.asarray, agent.state)
+    agent.reset(step=100)
+    first = agent.state
+    assert not equal(first.algorithm.actor.params, before.algorithm.actor.params)
+    assert agent.counts() == (0, 7)
+    agent.reset(step=100)
+    assert equal(agent.state, first)
+    agent.reset(step=200)
+    assert not equal(agent.state.algorithm, first.algorithm)
+
+
+def test_reset_keeps_what_the_algorithm_keeps() -> None:
+    agent = make_agent("drqv2", IMAGES, filters=(4,), kernels=(3,), strides=(2,), features=4)
+    before = jax.tree.map(np.asarray, agent.state.algorithm)
+    agent.reset(step=100)
+    assert equal(agent.state.algorithm.encoder, before.encoder)
+    assert not equal(agent.state.algorithm.actor.params, before.actor.params)
+
+
+def test_saved_policies_act_as_the_agent_did() -> None:
+    agent = make_agent("td3", vectors(3, 2))
+    obs = np.random.default_rng(0).standard_normal((5, 3), np.float32)
+    best, best_action = agent.policy_arrays(), agent.exploit(obs)
+    agent.reset(step=1)
+    arrays = agent.arrays() | best
+    newest, kept = (load_policy(agent.settings, vectors(3, 2), arrays, best=best) for best in (False, True))
+    np.testing.assert_array_equal(newest(obs), agent.exploit(obs))
+    np.testing.assert_array_equal(kept(obs), best_action)
+    assert not np.array_equal(newest(obs), kept(obs))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import optax
 import pytest
 
-from smrl.nn import optimiser as gradients
+from smrl.nn.optimiser import Adam
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,7 +31,7 @@ def in_float64(
     return values
 
 
-def in_float32(optimiser: gradients.Adam, values: Floats, slopes: Floats) -> Floats:
+def in_float32(optimiser: Adam, values: Floats, slopes: Floats) -> Floats:
     trained, step = optimiser.start(jnp.asarray(values, jnp.float32)), jax.jit(optimiser.step)
     for row in slopes:
         trained = step(trained, jnp.asarray(row, jnp.float32))
@@ -46,9 +46,9 @@ def test_sixty_steps_of_adam_are_exact_to_a_millionth() -> None:
     """optax's own, whose 1 − 0.999ⁿ is off by 1.3e-5, is not."""
     expected = in_float64(VALUES, SLOPES)
     moved = np.abs(expected - VALUES).max()
-    assert np.abs(in_float32(gradients.Adam(1e-3), VALUES, SLOPES) - expected).max() < 1e-6
+    assert np.abs(in_float32(Adam(1e-3), VALUES, SLOPES) - expected).max() < 1e-6
     first = in_float64(VALUES * 0, SLOPES[:1])
-    ours = in_float32(gradients.Adam(1e-3), VALUES * 0, SLOPES[:1])
+    ours = in_float32(Adam(1e-3), VALUES * 0, SLOPES[:1])
     theirs = optax.adam(1e-3).update(slope := jnp.asarray(SLOPES[0], jnp.float32), optax.adam(1e-3).init(slope))[0]
     assert np.abs(ours / first - 1).max() < 5e-7
     assert np.abs(np.asarray(theirs) / first - 1).max() > 3e-6
@@ -57,13 +57,13 @@ def test_sixty_steps_of_adam_are_exact_to_a_millionth() -> None:
 
 def test_other_betas_and_epsilon() -> None:
     expected = in_float64(VALUES, SLOPES, (0.0, 0.9), 0.1)
-    actual = in_float32(gradients.Adam(1e-3, 0.0, 0.9, 0.1), VALUES, SLOPES)
+    actual = in_float32(Adam(1e-3, 0.0, 0.9, 0.1), VALUES, SLOPES)
     np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 def test_weight_decay_is_added_to_the_gradient() -> None:
     expected = in_float64(VALUES, SLOPES, alter=lambda gradient, values: gradient + 0.7 * values)
-    np.testing.assert_allclose(in_float32(gradients.Adam(1e-3, weight_decay=0.7), VALUES, SLOPES), expected, atol=1e-6)
+    np.testing.assert_allclose(in_float32(Adam(1e-3, weight_decay=0.7), VALUES, SLOPES), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("limit", [0.5, 1e3])
@@ -76,5 +76,5 @@ def test_clipping_bounds_the_norm_before_the_decay(limit: float) -> None:
 
     slopes = SLOPES * np.linspace(1, 5, 60)[:, None]  # so that bounded gradients differ from scaled ones
     expected = in_float64(VALUES, slopes, alter=alter)
-    rule = gradients.Adam(1e-3, weight_decay=0.01, gradient_clip=limit)
+    rule = Adam(1e-3, weight_decay=0.01, gradient_clip=limit)
     np.testing.assert_allclose(in_float32(rule, VALUES, slopes), expected, atol=1e-6)

@@ -309,7 +309,7 @@ def test_metrics_are_the_same_everywhere(name: str) -> None:
 
 def rewards_only(name: str) -> Transition:
     """Batches that are all the same and have a discount of 0, so that the target of the critics is the reward."""
-    data = jax.tree.map(lambda field: np.broadcast_to(field[:1], field.shape), batches(name))
+    data = jax.tree.map(lambda field: np.broadcast_to(field[:1], field.shape), batches(name, size=SMALL_BATCH))
     return data._replace(discount=np.zeros_like(data.discount))
 
 

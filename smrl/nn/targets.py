@@ -2,7 +2,7 @@
 
 import jax
 
-from smrl.kernels import library
+from smrl import kernels
 from smrl.types import Array, Params, Transition
 
 
@@ -38,10 +38,4 @@ def truncated(next_atoms: Array, dropped: int) -> Array:
 
 def polyak_update(target: Params, online: Params, tau: float) -> Params:
     """Soft update of a target network: θ′ ← τ θ + (1 − τ) θ′."""
-    old, structure = jax.tree.flatten(target)
-    arrays = (*old, *jax.tree.leaves(online))
-    if not library.fits(*arrays):
-        return jax.tree.map(lambda old, new: tau * new + (1 - tau) * old, target, online)
-    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in old]
-    in_place = {index: index for index in range(len(old))}
-    return jax.tree.unflatten(structure, library.call("smrl_follow", shapes, *arrays, aliases=in_place, tau=float(tau)))
+    return kernels.polyak(target, online, tau)

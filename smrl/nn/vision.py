@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from smrl.errors import require
-from smrl.kernels.convolution import convolutions
+from smrl.kernels import convolutions
 from smrl.nn.networks import Start, orthogonal
 from smrl.types import Array
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from smrl.algorithms import registry
 from smrl.kernels import convolution, library
-from smrl.kernels.convolution import convolve_by_xla
 from smrl.smr.loop import initial_state, learner
 from smrl.smr.rules import rule_of
 from smrl.types import ArraySpec, Continuous, Discrete, Spec, Transition, UpdateContext
@@ -103,8 +102,8 @@ def flop(case: Case) -> float:
         context = UpdateContext(jnp.asarray(step), jnp.asarray(index), rounds, key, jnp.asarray(1))
         update = jax.jit(lambda state, batch: algorithm.update(state, batch, context, key))
         with (
-            mock.patch.object(convolution, "convolve", convolve_by_xla),
-            mock.patch.object(library, "fits", return_value=False),
+            mock.patch.object(convolution, "convolve_folded", convolution.convolve_by_xla),
+            mock.patch.object(library, "supports", return_value=False),
         ):
             cost: Any = update.lower(state, batch).compile().cost_analysis()
         return float(cost["flops"])

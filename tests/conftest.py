@@ -8,6 +8,7 @@ import jax
 import pytest
 
 from smrl import machine, runtime
+from smrl.kernels import library
 
 os.environ.setdefault(machine.THREADS, "1")
 os.environ.setdefault(runtime.XLA_THREADS, "1")
@@ -27,6 +28,14 @@ def _compilation_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     for name, value in settings.items():
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)  # for the processes that tests start
+
+
+@pytest.fixture(scope="session")
+def kernels() -> None:
+    """Skip tests of the C++ kernels where these are not available, or fail them if SMRL_REQUIRE_KERNELS=1."""
+    if not library.is_available():
+        is_required = os.environ.get("SMRL_REQUIRE_KERNELS") == "1"
+        (pytest.fail if is_required else pytest.skip)("the C++ kernels are not available")
 
 
 @pytest.fixture

@@ -1,1 +1,10 @@
-"""Kernels in C++ for the CPU: dense layers, convolutions and Adam, which XLA calls as foreign functions."""
+"""Arithmetic of the updates: perceptrons, convolutions, Adam and soft updates of target networks.
+
+Each function runs a C++ kernel on the CPU, or its XLA twin where there are no kernels (see `library`).
+"""
+
+from smrl.kernels.convolution import convolutions
+from smrl.kernels.dense import mlp
+from smrl.kernels.optimizer import adam, polyak
+
+__all__ = ["adam", "convolutions", "mlp", "polyak"]

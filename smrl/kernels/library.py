@@ -1,13 +1,13 @@
-"""The library of C++ kernels: compiled at first use, for the processor at hand, and kept in the user's cache directory.
+"""The library of C++ kernels: compiled at first use for this processor, and kept in the user's cache directory.
 
-Without a compiler, on a GPU, or with SMRL_KERNELS=xla in the environment, XLA computes everything; last bits differ.
+XLA computes everything instead without a compiler, on a GPU, or with SMRL_KERNELS=xla in the environment. Results then
+differ in their last bits.
 """
 
 import ctypes
 import functools
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -25,15 +25,15 @@ from smrl.machine import cache_directory, processor, threads
 from smrl.types import Array
 
 SWITCH = "SMRL_KERNELS"
-HOME = Path(__file__).parent / "native"
-SOURCES = sorted((*HOME.glob("*.cc"), *HOME.glob("*.h")))
+NATIVE = Path(__file__).parent / "native"
+SOURCES = sorted((*NATIVE.glob("*.cc"), *NATIVE.glob("*.h")))
 FLAGS = ("-std=c++20", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-pthread")
 Results = jax.ShapeDtypeStruct | Sequence[jax.ShapeDtypeStruct]
 
 
 @functools.cache
 def load() -> ctypes.CDLL | None:
-    """The library, compiled unless it has been before; None without a compiler, or where the user wants XLA alone."""
+    """Load the library, compiling it first if needed; return None without a compiler or with SMRL_KERNELS=xla."""
     choice = os.environ.get(SWITCH) or "native"
     require(choice in ("native", "xla"), f"{SWITCH}={choice} in the environment is unknown; give native or xla.")
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
@@ -43,7 +43,7 @@ def load() -> ctypes.CDLL | None:
         library = _load(compiler)
     except (OSError, subprocess.SubprocessError) as failure:
         reason = (getattr(failure, "stderr", None) or str(failure)).strip().splitlines()[0]
-        warnings.warn(f"XLA computes all, more slowly, for smrl's kernels cannot be compiled: {reason}", stacklevel=2)
+        warnings.warn(f"could not compile smrl's C++ kernels; falling back to XLA (slower): {reason}", stacklevel=2)
         return None
     library.smrl_threads(threads())
     return library
@@ -57,50 +57,52 @@ def _load(compiler: str) -> ctypes.CDLL:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / name).exists():
             with tempfile.TemporaryDirectory(dir=folder) as workplace:
-                compiled(compiler, Path(workplace)).replace(folder / name)  # whole, or not at all
+                _compile(compiler, Path(workplace)).replace(folder / name)  # atomically
         return ctypes.CDLL(str(folder / name))
-    except (OSError, RuntimeError):  # there is no home, or it cannot be written to
+    except (OSError, RuntimeError):  # there is no home directory, or it is not writable
         with tempfile.TemporaryDirectory() as workplace:
-            return ctypes.CDLL(str(compiled(compiler, Path(workplace))))
+            return ctypes.CDLL(str(_compile(compiler, Path(workplace))))
 
 
-def compiled(compiler: str, folder: Path) -> Path:
-    """The library, compiled into a folder; its units are compiled side by side."""
+def _compile(compiler: str, folder: Path) -> Path:
+    """Compile all sources in parallel and link them; return the path of the library in this folder."""
     command = (*compiler.split(), *FLAGS, f"-I{jax.ffi.include_dir()}")
-    units = [path for path in SOURCES if path.suffix == ".cc"]
-    objects = [str(folder / f"{unit.stem}.o") for unit in units]
-    calls = [(*command, "-c", "-o", target, str(unit)) for unit, target in zip(units, objects, strict=True)]
-    with ThreadPoolExecutor() as together:
-        list(together.map(_run, calls))
+    sources = [path for path in SOURCES if path.suffix == ".cc"]
+    objects = [str(folder / f"{source.stem}.o") for source in sources]
+    run = functools.partial(subprocess.run, check=True, capture_output=True, text=True)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(run, ((*command, "-c", "-o", *pair) for pair in zip(objects, map(str, sources), strict=True))))
     library = folder / "library.so"
-    _run((*command, "-shared", "-o", str(library), *objects))
+    run((*command, "-shared", "-o", str(library), *objects))
     return library
-
-
-def _run(command: Sequence[str]) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
 
 
 @functools.cache
 def is_available() -> bool:
-    """Whether programs can call the kernels: they are loaded, and JAX computes on the CPU."""
+    """Return whether compiled programs can call the kernels: the library is loaded, and JAX computes on the CPU."""
     library = load()
     if library is None or jax.default_backend() != "cpu":
         return False
-    for name in re.findall(r"^KERNEL\((\w+)\)", "".join(path.read_text() for path in SOURCES), re.MULTILINE):
+    library.smrl_kernels.restype = ctypes.c_char_p
+    for name in library.smrl_kernels().decode().split():
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, name)), platform="cpu")
     return True
 
 
-def fits(*arrays: Array) -> bool:
-    """Whether the kernels can compute on these arrays: they are there, and everything is float32."""
+def supports(*arrays: Array) -> bool:
+    """Return whether the kernels are available and can compute on these arrays, which must be float32."""
     return all(array.dtype == np.float32 for array in arrays) and is_available()
+
+
+def like(*arrays: Array) -> list[jax.ShapeDtypeStruct]:
+    """Return the shapes and types of arrays, to describe results of the same form."""
+    return [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
 
 
 def call(
     name: str, results: Results, *arrays: Array, aliases: dict[int, int] | None = None, **attributes: int | float
 ) -> Any:
-    """Results of a kernel. Aliases tell which result (the value) may be written over which array (the key)."""
+    """Call a kernel and return its results. An alias lets a result (value) be written over an argument (key)."""
     kernel = jax.ffi.ffi_call(name, results, vmap_method="sequential", input_output_aliases=aliases)
     numbers = {key: (np.float64 if isinstance(value, float) else np.int64)(value) for key, value in attributes.items()}
     return kernel(*arrays, **numbers)

@@ -10,8 +10,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from smrl.kernels.activations import relu
-from smrl.kernels.mlp import Layers, perceptron, perceptrons, subset
+from smrl import kernels
+from smrl.kernels.dense import Layers, relu, subset
 from smrl.types import Array, Key, Params
 
 WeightInit = Callable[..., Array]  # key, shape → values
@@ -91,9 +91,9 @@ class MLP(nn.Module):
             for index, (size, last) in enumerate(zip(self.sizes, lasts, strict=True))
         ]
         if is_perceptron(self):
-            return perceptron(x, layers)
+            return kernels.mlp(x, [layers])[0]
         for layer, last in zip(layers, lasts, strict=True):
-            x = perceptron(x, [layer])
+            x = kernels.mlp(x, [[layer]])[0]
             if not last:
                 if self.dropout:
                     x = nn.Dropout(self.dropout, deterministic=not self.has_rng("dropout"))(x)
@@ -261,7 +261,7 @@ class Ensemble:
         """
         if not self.stacked and is_perceptron(self.member):
             layers = [self.member.layers(member) for member in params]
-            return self.member.values(perceptrons(self.member.joined(obs, action), layers, chosen))
+            return self.member.values(kernels.mlp(self.member.joined(obs, action), layers, chosen))
 
         def answer(params: Params, key: Key | None) -> Any:
             return self.member.apply(params, obs, action, rngs=None if key is None else {"dropout": key})

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from smrl.errors import require
-from smrl.kernels.convolution import convolutions
+from smrl.kernels import convolutions
 from smrl.nn.networks import Initializer, orthogonal
 from smrl.types import Array, Key
 

@@ -12,7 +12,6 @@ from specs import FAMILIES, vectors
 
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
-from smrl.kernels import library
 from smrl.runs.identity import algorithm_words
 from smrl.smr import loop
 from smrl.training.agent import from_arrays, to_arrays
@@ -55,7 +54,7 @@ OPTIMISER_STEPS: dict[str, dict[str, tuple[int, int]]] = {
 # name → whether the target networks move at an odd and at an even environment step
 TARGETS_MOVE = dict.fromkeys(registry.names(), (True, True)) | dict.fromkeys(("td3", "dqn"), (False, True))
 
-KERNEL = "smrl_perceptrons"
+KERNEL = "smrl_mlp"
 
 every_algorithm = pytest.mark.parametrize("name", registry.names())
 
@@ -232,7 +231,7 @@ def test_counts_of_updates(name: str, step: int) -> None:
     assert targets
 
 
-@pytest.mark.skipif(not library.is_available(), reason="there are no kernels here")
+@pytest.mark.usefixtures("kernels")
 @every_algorithm
 def test_updates_call_the_dense_kernels(name: str) -> None:
     state = loop.AgentState(start(name), jnp.int32(1), jnp.int32(0), jnp.int32(0))

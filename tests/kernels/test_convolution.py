@@ -1,4 +1,4 @@
-"""All forms of a convolution are the same, and so are their gradients."""
+"""All implementations of a convolution agree, and so do their gradients."""
 
 import os
 import subprocess
@@ -18,15 +18,14 @@ from smrl.kernels import library
 from smrl.kernels.convolution import (
     convolutions_by_kernels,
     convolutions_by_xla,
-    convolve,
     convolve_by_xla,
-    convolve_on_cpu,
+    convolve_folded,
     fold,
 )
 from smrl.machine import THREADS
 from smrl.nn.vision import side_after
 
-needs_kernels = pytest.mark.skipif(not library.is_available(), reason="there is no C++ compiler, or no CPU")
+needs_kernels = pytest.mark.usefixtures("kernels")
 SHAPES = [  # batch, height, width, channels; filters, kernel and stride of every layer
     ((1, 9, 8, 1), (1, 1, 1)),
     ((2, 9, 8, 3), (5, 2, 1)),
@@ -35,7 +34,7 @@ SHAPES = [  # batch, height, width, channels; filters, kernel and stride of ever
     ((2, 13, 9, 32), (48, 4, 2)),
     ((5, 8, 8, 4), (64, 8, 4), (3, 1, 1)),
     ((3, 21, 22, 4), (32, 8, 4), (64, 3, 1)),
-    ((2, 7, 7, 3), (5, 2, 3), (1, 2, 3)),  # the second stride leaves pixels out
+    ((2, 7, 7, 3), (5, 2, 3), (1, 2, 3)),  # the second stride skips pixels
     ((2, 9, 11, 17), (9, 3, 4), (33, 1, 1)),
     ((13, 41, 41, 9), (32, 3, 2), (32, 3, 1), (32, 3, 1)),  # as in DrQ-v2
     ((7, 36, 36, 4), (32, 8, 4), (64, 4, 2), (64, 2, 1)),  # as in DQN
@@ -44,7 +43,7 @@ SHAPES = [  # batch, height, width, channels; filters, kernel and stride of ever
 
 
 def network(images: tuple[int, ...], *layers: tuple[int, int, int]) -> tuple[Any, Any, tuple[int, ...], Any]:
-    """Images, layers, strides and the gradient of the outputs."""
+    """Return images, layers, strides and a gradient of the outputs."""
     draw = np.random.default_rng(sum(images))
     filters, kernels, strides = zip(*layers, strict=True)
 
@@ -61,7 +60,7 @@ def network(images: tuple[int, ...], *layers: tuple[int, int, int]) -> tuple[Any
 
 @needs_kernels
 @pytest.mark.parametrize("shape", SHAPES)
-def test_kernels_compute_what_xla_computes(shape: Any) -> None:
+def test_outputs_and_gradients_match_xla(shape: Any) -> None:
     x, layers, strides, slope = network(*shape)
 
     @partial(jax.jit, static_argnums=0)
@@ -77,13 +76,13 @@ def test_kernels_compute_what_xla_computes(shape: Any) -> None:
 
 
 @needs_kernels
-def test_a_kernel_without_relu() -> None:
+def test_kernels_without_relu() -> None:
     x, [(weights, bias)], _, slope = network((3, 12, 11, 5), (20, 3, 2))
     y, back = jax.vjp(lambda x: convolve_by_xla(x, weights, 2) + bias, x)
-    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (y, x)]
-    ours = library.call("smrl_conv", shapes[0], x, weights, bias, stride=2, relu=False)
+    like_y, like_x = library.like(y, x)
+    ours = library.call("smrl_conv", like_y, x, weights, bias, stride=2, relu=False)
     np.testing.assert_allclose(ours, y, rtol=1e-4, atol=1e-5)
-    gradient = library.call("smrl_conv_inputs", shapes[1], slope, weights, x, stride=2, relu=False)
+    gradient = library.call("smrl_conv_input_gradient", like_x, slope, weights, x, stride=2, relu=False)
     (theirs,) = back(slope)
     np.testing.assert_allclose(gradient, theirs, rtol=1e-4, atol=1e-5)
 
@@ -92,8 +91,10 @@ BITS = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import jax, hashlib
+from smrl.kernels import library
 from smrl.kernels.convolution import convolutions_by_kernels
 from test_convolution import SHAPES, network
+assert library.is_available()
 for shape in SHAPES[-3:]:
     x, layers, strides, slope = network(*shape)
     y, back = jax.vjp(lambda x, layers: convolutions_by_kernels(x, layers, strides), x, layers)
@@ -113,15 +114,15 @@ def test_bits_do_not_depend_on_the_number_of_threads() -> None:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def with_gradients(form: Any, stride: int, x: Any, weights: Any, slope: Any) -> list[Any]:
-    """The output, and the gradients by images and by weights in the direction ``slope``."""
+    """Return the output and the gradients of images and weights in the direction ``slope``."""
     y, back = jax.vjp(lambda x, weights: form(x, weights, stride), x, weights)
     return [y, *back(slope)]
 
 
-@settings(max_examples=10, deadline=None, phases=[Phase.generate])  # to shrink an example, each try would compile
+@settings(max_examples=10, deadline=None, phases=[Phase.generate])  # shrinking would compile every attempt
 @given(st.data())
-def test_both_forms_and_their_gradients(data: st.DataObject) -> None:
-    """Images need not be square, and their last pixels may be under no kernel."""
+def test_folded_convolution_matches_xla(data: st.DataObject) -> None:
+    """Images need not be square, and the kernel may not reach their last pixels."""
     kernel, stride = data.draw(st.integers(1, 5), "kernel"), data.draw(st.integers(1, 4), "stride")
     height, width = (data.draw(st.integers(kernel, 12), name) for name in ("height", "width"))
     batch, channels = data.draw(st.integers(1, 3), "batch"), data.draw(st.integers(1, 3), "channels")
@@ -130,15 +131,15 @@ def test_both_forms_and_their_gradients(data: st.DataObject) -> None:
     x, weights = rng.normal(size=(batch, height, width, channels)), rng.normal(size=(kernel, kernel, channels, filters))
     slope = rng.normal(size=(batch, *((side - kernel) // stride + 1 for side in (height, width)), filters))
     with jax.enable_x64(True):
-        ours, theirs = (with_gradients(form, stride, x, weights, slope) for form in (convolve_on_cpu, convolve_by_xla))
+        ours, theirs = (with_gradients(form, stride, x, weights, slope) for form in (convolve_folded, convolve_by_xla))
     assert ours[0].dtype == np.float64
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(("side", "channels", "kernel", "stride"), [(20, 4, 8, 4), (13, 9, 3, 2), (11, 32, 3, 1)])
-def test_both_forms_compiled_in_a_loop(side: int, channels: int, kernel: int, stride: int) -> None:
-    """As the reuse loop has them, in float32 and with the encoders' kernels."""
+def test_folded_convolution_matches_xla_in_a_compiled_loop(side: int, channels: int, kernel: int, stride: int) -> None:
+    """Compare in float32 and with the encoders' kernels, as in the reuse loop."""
     rng = np.random.default_rng(0)
     x = jnp.asarray(rng.normal(size=(4, side, side, channels)), jnp.float32)
     weights = jnp.asarray(rng.normal(size=(kernel, kernel, channels, 32)) / kernel, jnp.float32)
@@ -149,15 +150,15 @@ def test_both_forms_compiled_in_a_loop(side: int, channels: int, kernel: int, st
 
         return jax.jit(lambda weights: jax.lax.fori_loop(0, 3, step, weights))(weights)
 
-    np.testing.assert_allclose(apply_gradient(convolve_on_cpu), apply_gradient(convolve_by_xla), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(apply_gradient(convolve_folded), apply_gradient(convolve_by_xla), rtol=1e-4, atol=1e-5)
 
 
-def test_the_first_layer_computes_no_gradient_of_its_images() -> None:
-    """Its images are data: of the three convolutions of a gradient one is left out."""
+def test_first_folded_convolution_computes_no_gradient_of_its_images() -> None:
+    """Images are data, so that one of the three convolutions is left out."""
     x, weights = jnp.ones((2, 9, 9, 32)), jnp.ones((3, 3, 32, 32))
 
     def loss(x: Any, weights: Any) -> Any:
-        return (convolve_on_cpu(x, weights, 1) ** 2).sum()
+        return (convolve_folded(x, weights, 1) ** 2).sum()
 
     def convolutions(wanted: Any) -> int:
         text = jax.jit(jax.grad(loss, wanted)).lower(x, weights).compile().as_text() or ""
@@ -167,7 +168,7 @@ def test_the_first_layer_computes_no_gradient_of_its_images() -> None:
 
 
 @needs_kernels
-def test_the_first_layer_calls_no_kernel_for_the_gradient_of_its_images() -> None:
+def test_first_layer_calls_no_kernel_for_the_gradient_of_its_images() -> None:
     x, layers, strides, _ = network((2, 12, 12, 4), (8, 3, 1), (8, 3, 1))
 
     def loss(x: Any, layers: Any) -> Any:
@@ -175,23 +176,23 @@ def test_the_first_layer_calls_no_kernel_for_the_gradient_of_its_images() -> Non
 
     def calls(wanted: Any) -> int:
         text = jax.jit(jax.grad(loss, wanted)).lower(x, layers).compile().as_text() or ""
-        return text.count('custom_call_target="smrl_conv_inputs"')
+        return text.count('custom_call_target="smrl_conv_input_gradient"')
 
     assert (calls((0, 1)), calls(1)) == (2, 1)
 
 
-def test_the_backend_picks_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, weights = jnp.ones((1, 4, 4, 1)), jnp.ones((3, 3, 1, 1))
+def test_convolutions_are_folded_on_a_cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weights, bias = jnp.ones((1, 4, 4, 1)), jnp.ones((3, 3, 1, 1)), jnp.ones(1)
 
-    def has_gradients_of_ours() -> bool:
-        return "custom_vjp" in str(jax.make_jaxpr(lambda x: convolve(x, weights, 1))(x))
+    def is_folded() -> bool:
+        return "convolve_folded" in str(jax.make_jaxpr(lambda x: convolutions_by_xla(x, [(weights, bias)], [1]))(x))
 
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    assert has_gradients_of_ours()
+    assert is_folded()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert not has_gradients_of_ours()
+    assert not is_folded()
 
 
-def test_fold_crops_and_fills() -> None:
+def test_fold_crops_and_pads() -> None:
     x = jnp.arange(1.0, 16.0).reshape(1, 3, 5, 1)
     np.testing.assert_array_equal(fold(x, 2, 2, 2)[0], [[[1, 2, 6, 7], [3, 4, 8, 9]], [[11, 12, 0, 0], [13, 14, 0, 0]]])

@@ -1,4 +1,4 @@
-"""With the kernels, what is learned does not depend on the number of threads."""
+"""With the kernels, updates do not depend on the number of threads."""
 
 import os
 import subprocess
@@ -7,11 +7,10 @@ import sys
 import pytest
 
 from smrl import machine, runtime
-from smrl.kernels import library
 
 PROGRAM = """
 import hashlib
-from smrl.runs import runtime
+from smrl import runtime
 runtime.start()
 import jax
 import numpy as np
@@ -31,8 +30,8 @@ print(hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.le
 """
 
 
-@pytest.mark.skipif(not library.is_available(), reason="there is no C++ compiler, or no CPU")
-def test_three_updates_of_sac_have_the_same_bits_with_one_thread_and_with_two() -> None:
+@pytest.mark.usefixtures("kernels")
+def test_bits_of_three_sac_updates_do_not_depend_on_the_number_of_threads() -> None:
     def bits(threads: int) -> str:
         environment = os.environ | {machine.THREADS: str(threads)}
         environment.pop(runtime.XLA_THREADS)

@@ -1,4 +1,4 @@
-"""The kernels' 3×3 convolutions with stride 1, mostly in Winograd's form, against sums in float64."""
+"""Compare the kernels' 3×3 convolutions with stride 1, mostly in Winograd's form, with sums in float64."""
 
 import hashlib
 import os
@@ -15,24 +15,24 @@ from smrl.kernels import library
 from smrl.kernels.convolution import convolve_by_xla
 from smrl.machine import THREADS
 
-needs_kernels = pytest.mark.skipif(not library.is_available(), reason="there is no C++ compiler, or no CPU")
-BOUND = 3e-6  # of the largest result; errors of direct sums here are up to 1e-6
+pytestmark = pytest.mark.usefixtures("kernels")
+BOUND = 3e-6  # relative to the largest result; direct sums have errors up to 1e-6 here
 SHAPES = [  # batch, height, width, channels, filters
-    (1, 3, 3, 32, 32),  # too small for Winograd's form, as the next
+    (1, 3, 3, 32, 32),  # this one and the next are too small for Winograd's form
     (13, 3, 4, 16, 17),
-    (1, 6, 6, 16, 16),  # one whole tile
+    (1, 6, 6, 16, 16),  # exactly one tile
     (13, 5, 6, 17, 33),
     (1, 7, 10, 33, 17),
     (13, 8, 9, 40, 70),
     (1, 41, 39, 32, 32),  # as in DrQ-v2
     (13, 13, 12, 32, 48),
     (13, 9, 9, 64, 64),  # as in DQN
-    (40, 19, 20, 16, 20),  # sums of several groups for the gradient of the weights
+    (40, 19, 20, 16, 20),  # the gradient of the weights is summed in several groups
 ]
 
 
 def arrays(shape: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
-    """Images, half of whose values are zero as after ReLU; weights, biases and a gradient of the outputs."""
+    """Return images, half of whose values are zero as after ReLU, weights, biases and a gradient of the outputs."""
     batch, height, width, channels, filters = shape
     draw = np.random.default_rng(sum(shape))
     x = draw.standard_normal((batch, height, width, channels), np.float32).clip(0)
@@ -42,11 +42,11 @@ def arrays(shape: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
 
 
 def by_kernels(x: Any, weights: Any, bias: Any, slope: Any, *, relu: bool) -> list[Any]:
-    """The outputs, and the gradients of images, weights and biases."""
-    of = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (slope, x, weights, bias)]
-    y = library.call("smrl_conv", of[0], x, weights, bias, stride=1, relu=relu)
-    images = library.call("smrl_conv_inputs", of[1], slope, weights, x, stride=1, relu=relu)
-    return [y, images, *library.call("smrl_conv_weights", of[2:], x, slope, stride=1)]
+    """Return the outputs and the gradients of images, weights and biases."""
+    like_y, like_x, *like_layer = library.like(slope, x, weights, bias)
+    y = library.call("smrl_conv", like_y, x, weights, bias, stride=1, relu=relu)
+    images = library.call("smrl_conv_input_gradient", like_x, slope, weights, x, stride=1, relu=relu)
+    return [y, images, *library.call("smrl_conv_weight_gradient", like_layer, x, slope, stride=1)]
 
 
 def by_xla(x: Any, weights: Any, bias: Any, slope: Any, *, relu: bool) -> list[Any]:
@@ -55,7 +55,6 @@ def by_xla(x: Any, weights: Any, bias: Any, slope: Any, *, relu: bool) -> list[A
     return [y.clip(0) if relu else y, images * (x > 0) if relu else images, *others]
 
 
-@needs_kernels
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_errors_are_close_to_those_of_direct_sums(shape: tuple[int, ...], relu: bool) -> None:
@@ -69,11 +68,11 @@ def test_errors_are_close_to_those_of_direct_sums(shape: tuple[int, ...], relu: 
 
 
 def digest() -> str:
+    assert library.is_available()
     results = [array for shape in SHAPES for array in by_kernels(*arrays(shape), relu=True)]
     return hashlib.sha256(b"".join(np.asarray(array).tobytes() for array in results)).hexdigest()
 
 
-@needs_kernels
 def test_bits_do_not_depend_on_the_number_of_threads() -> None:
     def bits(threads: int) -> str:
         program = "import sys; sys.path.insert(0, sys.argv[1]); import test_winograd; print(test_winograd.digest())"

@@ -106,7 +106,7 @@ def in_kernels(text: str) -> int:
     def shapes(text: str) -> list[list[int]]:
         return [[int(size) for size in match.split(",")] for match in re.findall(r"f32\[([\d,]+)\]", text)]
 
-    target = r"custom_call_target=\"(smrl_perceptrons\w*)\""
+    target = r"custom_call_target=\"(smrl_mlp\w*)\""
     calls = re.findall(
         rf" = (.*) custom-call\(.*{target}, operand_layout_constraints={{(.*?)}}, api_version.*backend_config={{(.*)}}",
         text,
@@ -115,7 +115,7 @@ def in_kernels(text: str) -> int:
     for results, name, arguments, config in calls:
         numbers = {name: int(value) for name, value in re.findall(r"(\w+) = (\d+)", config)}
         first, _, *rest = taken = shapes(arguments)
-        if name == "smrl_perceptrons":
+        if name == "smrl_mlp":
             weights = [shape for shape in taken[1:] if len(shape) == 2]
             share = shapes(results)[0][0] * numbers["layers"] / len(weights)  # of the members that is chosen
             total += int(share * forward_of(weights))
@@ -142,21 +142,21 @@ PROGRAMS = [name if name in ("sac", "dqn") else pytest.param(name, marks=pytest.
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_update_computes_no_more_than_its_pseudo_code(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "fits", lambda *_: False)
+    monkeypatch.setattr(library, "supports", lambda *_: False)
     assert counted(name) / floor(name) == pytest.approx(1, abs=0.03)
 
 
-@pytest.mark.skipif(not library.is_available(), reason="there is no C++ compiler, or no CPU")
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nor_do_its_kernels(name: str) -> None:
     assert counted(name) / floor(name) == pytest.approx(1, abs=0.03)
 
 
-@pytest.mark.skipif(not library.is_available(), reason="there is no C++ compiler, or no CPU")
+@pytest.mark.usefixtures("kernels")
 def test_an_update_is_few_kernels() -> None:
     """In SAC, eight of networks, which take all members and layers at once, three of Adam and one of the targets."""
     names = re.findall(r"custom_call_target=\"smrl_(\w+)\"", compiled_update("sac").as_text())
-    assert collections.Counter(names) == {"perceptrons": 5, "perceptrons_back": 3, "adam": 3, "follow": 1}
+    assert collections.Counter(names) == {"mlp": 5, "mlp_backward": 3, "adam": 3, "polyak": 1}
 
 
 def whole_step(name: str) -> tuple[Any, Any, Transition]:

@@ -1,8 +1,9 @@
-// A call from XLA: its arrays and its numbers, by XLA's C interface for foreign functions.
+// A call from XLA: its arrays and attributes, in XLA's C interface for foreign functions.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 #if __has_include(<sys/mman.h>)
 #include <sys/mman.h>
@@ -21,7 +22,7 @@ struct Array {
   }
 };
 
-// Ask for pages of 2 MiB behind a large array. Walking through images, the processor often misses the small ones' entries.
+// Ask for pages of 2 MiB for a large array: walking through images in small pages causes many TLB misses.
 inline void use_large_pages(void* data, int64_t bytes) {
 #ifdef MADV_HUGEPAGE
   constexpr uintptr_t PAGE = 2 << 20;
@@ -40,7 +41,7 @@ struct Call {
   Array argument(int64_t i) const { return view(frame->args.args[i]); }
   Array result(int64_t i) const { return view(frame->rets.rets[i]); }
   int64_t arguments() const { return frame->args.size; }
-  // A number that the call was compiled with: int64_t or double.
+  // Return a number that the call was compiled with: int64_t or double.
   template <class Number>
   Number attribute(const char* name) const {
     for (int64_t i = 0; i < frame->attrs.size; i++) {
@@ -48,12 +49,16 @@ struct Call {
       if (span->len == std::strlen(name) && !std::memcmp(span->ptr, name, span->len))
         return *static_cast<Number*>(static_cast<XLA_FFI_Scalar*>(frame->attrs.attrs[i])->value);
     }
-    __builtin_trap();  // the Python side always gives it
+    __builtin_trap();  // the Python side passes all attributes
   }
 };
 
-// Define the handler `name`, which XLA calls; before its first call XLA asks for the version of the interface.
+// The names of all kernels, each followed by a space. KERNEL adds to it when the library is loaded.
+inline std::string kernel_names;
+
+// Define the handler `name`, which XLA calls. Before its first call, XLA asks for the version of the interface.
 #define KERNEL(name)                                                                                        \
+  [[maybe_unused]] static const std::string& name##_is_listed = kernel_names.append(#name " ");             \
   static void name##_body(const Call& call);                                                                \
   extern "C" XLA_FFI_Error* name(XLA_FFI_CallFrame* frame) {                                                \
     XLA_FFI_Extension_Base* extension = frame->extension_start;                                             \

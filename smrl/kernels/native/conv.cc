@@ -1,7 +1,7 @@
-// A convolution y = act(x * W + b) of images without padding and the gradient of its images, act being ReLU or nothing.
+// A convolution y = act(x * W + b) of images without padding, where act is ReLU or nothing, and the gradient of x.
 //
-// Images are (batch, height, width, channels): the floats of a row of the kernel lie side by side in the image, so that
-// tiles of pixels × filters can be summed from the images where they are. The bits do not depend on the threads.
+// Images are (batch, height, width, channels). The inputs under one row of the kernel are adjacent in the image, so
+// that tiles of pixels × filters are summed without copying. The bits do not depend on the number of threads.
 #include <algorithm>
 #include <vector>
 
@@ -12,35 +12,35 @@
 
 namespace {
 
-constexpr int64_t CHUNK = 40 * ROWS;  // pixels that are computed for all filters before the next ones
+constexpr int64_t CHUNK = 40 * ROWS;  // pixels that are computed for all filters at a time
 enum Slot { SHARED };
 
-// How far apart images, rows and columns are.
+// Distances between images, rows and columns.
 struct Steps {
   int64_t image, row, column;
   int64_t at(int64_t i, int64_t y, int64_t x) const { return i * image + y * row + x * column; }
 };
 
-// A rectangle of output pixels, in so many images, which all see the same part of the kernel.
+// A rectangle of output pixels in several images, which all see the same part of the kernel.
 struct Region {
   int64_t images, rows, columns;
   const float* from;
   float* to;
-  const float* gate;               // of the same form as the output, or null: where it is not positive, output is zero
+  const float* relu_mask;          // laid out as the output, which is zero where the mask is not positive; or null
   Steps from_steps, to_steps;
-  int64_t taps, depth;             // rows of the kernel, and floats of each
-  int64_t image_step, panel_step;  // from one such row to the next
+  int64_t taps, depth;             // rows of the kernel, and floats in each
+  int64_t image_step, panel_step;  // from one of these rows to the next
 };
 
 // Weights and biases in panels of COLUMNS filters.
 struct Panels {
   const float *weights, *bias;
-  int64_t size;     // of the weights of a panel
+  int64_t size;  // floats of a panel's weights
   int64_t filters;
-  float least;      // 0 for ReLU
+  float floor;   // 0 for ReLU
 };
 
-// The outputs of up to ROWS pixels for a panel: act(sum + bias).
+// Compute the outputs of up to ROWS pixels for a panel: act(sum + bias).
 __attribute__((noinline)) void tile(const Region& region, const int64_t* from, const int64_t* to, int64_t count,
                                     const Panels& panels, int64_t first) {
   const int64_t width = std::min<int64_t>(COLUMNS, panels.filters - first);
@@ -59,11 +59,11 @@ __attribute__((noinline)) void tile(const Region& region, const int64_t* from, c
 #pragma GCC unroll 16
   for (int r = 0; r < ROWS; r++) {
     if (r >= count) break;
-    Vec values[2] = {larger(sum[r][0], Vec{} + panels.least), larger(sum[r][1], Vec{} + panels.least)};
-    if (region.gate) {
-      Vec gate[2];
-      get(gate, region.gate + to[r] + first, width);
-      for (int c = 0; c < 2; c++) values[c] = gate[c] > 0 ? values[c] : Vec{};
+    Vec values[2] = {larger(sum[r][0], Vec{} + panels.floor), larger(sum[r][1], Vec{} + panels.floor)};
+    if (region.relu_mask) {
+      Vec relu_mask[2];
+      get(relu_mask, region.relu_mask + to[r] + first, width);
+      for (int c = 0; c < 2; c++) values[c] = relu_mask[c] > 0 ? values[c] : Vec{};
     }
     put(values, region.to + to[r] + first, width);
   }
@@ -81,14 +81,14 @@ void convolve(const Region& region, const Panels& panels) {
         if (++y == region.rows) y = 0, image++;
       }
     }
-    const Ahead ahead = {region.from + from[count - 1] + (region.taps - 1) * region.image_step,
+    const Prefetch next = {region.from + from[count - 1] + (region.taps - 1) * region.image_step,
                          count * region.from_steps.row / region.columns};
     for (int64_t first = 0; first < panels.filters; first += COLUMNS) {
       for (int64_t i = 0; i < count; i += ROWS) {
-        if (first == 0 && region.columns > 1) ahead.prefetch(i / ROWS, divide_up(count, ROWS));
-        if (region.gate) {
+        if (first == 0 && region.columns > 1) next.prefetch(i / ROWS, divide_up(count, ROWS));
+        if (region.relu_mask) {
           for (int64_t r = i + 2 * ROWS; r < std::min(i + 3 * ROWS, count); r++) {
-            __builtin_prefetch(region.gate + to[r] + first);
+            __builtin_prefetch(region.relu_mask + to[r] + first);
             __builtin_prefetch(region.to + to[r] + first, 1);
           }
         }
@@ -98,12 +98,12 @@ void convolve(const Region& region, const Panels& panels) {
   }
 }
 
-// Outputs start … end, along one axis, that all see the inputs under the taps low … high.
+// A range of outputs along one axis, start … end, which all see inputs under the taps low … high.
 struct Span {
   int64_t start, end, low, high;
 };
 
-// Output q sees the inputs q - (taps - 1) … q, as far as there are such.
+// Output q sees the inputs q - (taps - 1) … q, as far as they exist.
 std::vector<Span> spans(int64_t outputs, int64_t taps, int64_t inputs) {
   std::vector<Span> result;
   for (int64_t q = 0; q < outputs; q++) {
@@ -116,14 +116,15 @@ std::vector<Span> spans(int64_t outputs, int64_t taps, int64_t inputs) {
 
 }  // namespace
 
-// x (batch, height, width, channels), W (kernel, kernel, channels, filters), b → y (batch, rows, columns, filters)
+// Arguments: x (batch, height, width, channels), W (kernel, kernel, channels, filters) and b.
+// Result: y (batch, rows, columns, filters).
 KERNEL(smrl_conv) {
   const Array x = call.argument(0), weights = call.argument(1), bias = call.argument(2), y = call.result(0);
   const int64_t stride = call.attribute<int64_t>("stride"), images = x.dims[0], width = x.dims[2], channels = x.dims[3];
   const int64_t kernel = weights.dims[0], filters = weights.dims[3], rows = y.dims[1], columns = y.dims[2];
-  const float least = call.attribute<int64_t>("relu") ? 0 : NO_LEAST;
+  const float floor = call.attribute<int64_t>("relu") ? 0 : NO_FLOOR;
   if (winograd::is_faster(kernel, stride, Images(x), Images(y)))
-    return winograd::convolve(Images(x), 0, weights.data, false, bias.data, least, nullptr, Images(y));
+    return winograd::convolve(Images(x), 0, weights.data, false, bias.data, floor, nullptr, Images(y));
   const int64_t depth = kernel * kernel * channels, panels = divide_up(filters, COLUMNS);
   float *packed = scratch(SHARED, panels * (depth + 1) * COLUMNS), *biases = packed + panels * depth * COLUMNS;
   for (int64_t panel = 0; panel < panels; panel++) {
@@ -132,7 +133,7 @@ KERNEL(smrl_conv) {
     pack(packed + panel * depth * COLUMNS, unused, weights.data + first, depth, filters, count);
     pack(biases + first, unused, bias.data + first, 1, 0, count);
   }
-  // A task is a group of small images, or some rows of a large one where there are few.
+  // A task is a group of small images, or if there are few images, some rows of one.
   const int64_t group = std::min(images, divide_up(512, rows * columns));
   const int64_t parts = group > 1 ? 1 : std::min(rows, divide_up(16, images)), part = divide_up(rows, parts);
   const Steps from = {x.dims[1] * width * channels, stride * width * channels, stride * channels};
@@ -143,29 +144,29 @@ KERNEL(smrl_conv) {
     convolve({std::min(group, images - image), std::min(part, rows - row), columns, x.data + from.at(image, row, 0),
               y.data + to.at(image, row, 0), nullptr, from, to, kernel, kernel * channels, width * channels,
               kernel * channels * COLUMNS},
-             {packed, biases, depth * COLUMNS, filters, least});
+             {packed, biases, depth * COLUMNS, filters, floor});
   });
 }
 
-// ∂y (batch, rows, columns, filters), W (kernel, kernel, channels, filters), x → ∂x (batch, height, width, channels)
+// Arguments: ∂y (batch, rows, columns, filters), W (kernel, kernel, channels, filters) and x. Result: ∂x, shaped as x.
 //
-// With `relu` x is an output of ReLU, and ∂x is zero where x is. The pixels of ∂x fall into stride² phases by the
-// remainders of their coordinates. Those of a phase are a convolution of ∂y with every stride-th row and column of the
-// mirrored kernel.
-KERNEL(smrl_conv_inputs) {
+// With `relu`, x is an output of ReLU, and ∂x is zero where x is. The remainders of their coordinates modulo the stride
+// divide the pixels of ∂x into stride² phases. The pixels of one phase are a convolution of ∂y with every stride-th row
+// and column of the mirrored kernel.
+KERNEL(smrl_conv_input_gradient) {
   const Array gradient = call.argument(0), weights = call.argument(1), x = call.argument(2), result = call.result(0);
   const int64_t stride = call.attribute<int64_t>("stride"), relu = call.attribute<int64_t>("relu");
   const int64_t images = x.dims[0], height = x.dims[1], width = x.dims[2], channels = x.dims[3];
   const int64_t rows = gradient.dims[1], columns = gradient.dims[2], filters = gradient.dims[3];
   const int64_t kernel = weights.dims[0], size = kernel * kernel * filters * COLUMNS;
   if (winograd::is_faster(kernel, stride, Images(gradient), Images(result)))
-    return winograd::convolve(Images(gradient), kernel - 1, weights.data, true, nullptr, NO_LEAST,
+    return winograd::convolve(Images(gradient), kernel - 1, weights.data, true, nullptr, NO_FLOOR,
                               relu ? x.data : nullptr, Images(result));
   const int64_t panels = divide_up(channels, COLUMNS);
   float *packed = scratch(SHARED, panels * (size + COLUMNS)), *no_bias = packed + panels * size;
   std::fill_n(no_bias, panels * COLUMNS, 0.0f);
   const auto taps = [&](int64_t phase) { return phase < kernel ? divide_up(kernel - phase, stride) : 0; };
-  parallel(panels, [&](int64_t panel) {  // for each phase the mirrored kernel
+  parallel(panels, [&](int64_t panel) {  // pack the mirrored kernel of each phase
     float* to = packed + panel * size;
     const int64_t first = panel * COLUMNS, count = std::min<int64_t>(COLUMNS, channels - first);
     for (int64_t phase = 0; phase < stride * stride; phase++) {
@@ -181,7 +182,7 @@ KERNEL(smrl_conv_inputs) {
       }
     }
   });
-  // Pixels near the border see less of the kernel; together with those of other images they fill tiles.
+  // Pixels near the border see less of the kernel. Tiles are filled with such pixels of several images.
   const int64_t groups = divide_up(images, ROWS);
   const Steps from = {rows * columns * filters, columns * filters, filters};
   const Steps to = {height * width * channels, stride * width * channels, stride * channels};
@@ -199,7 +200,7 @@ KERNEL(smrl_conv_inputs) {
                     gradient.data + from.at(image, v.start - (down - 1) + v.low, h.start - (across - 1) + h.low),
                     result.data + start, relu ? x.data + start : nullptr, from, to, h.high > h.low ? v.high - v.low : 0,
                     (h.high - h.low) * filters, columns * filters, across * filters * COLUMNS},
-                   {mirrored + skipped, no_bias, size, channels, NO_LEAST});
+                   {mirrored + skipped, no_bias, size, channels, NO_FLOOR});
         }
       }
       mirrored += down * across * filters * COLUMNS;

@@ -1,4 +1,4 @@
-// What the kernels on images (count, height, width, channels) share.
+// Shared by the kernels for images, (count, height, width, channels).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ struct Images {
   }
 };
 
-// The first floats of a vector; the others are zero.
+// Load up to WIDTH floats into a vector; the rest is zero.
 inline Vec get(const float* from, int64_t count) {
   if (count >= WIDTH) return load(from);
   float values[WIDTH] = {};
@@ -25,6 +25,7 @@ inline Vec get(const float* from, int64_t count) {
   return load(values);
 }
 
+// Store up to WIDTH floats of a vector.
 inline void put(float* to, Vec value, int64_t count) {
   if (count >= WIDTH) return store(to, value);
   float values[WIDTH];
@@ -32,13 +33,13 @@ inline void put(float* to, Vec value, int64_t count) {
   for (int64_t i = 0; i < count; i++) to[i] = values[i];
 }
 
-// A row of a panel.
+// Store a row of a panel.
 inline void put(const Vec (&values)[2], float* to, int64_t width) {
   put(to, values[0], width);
   put(to + WIDTH, values[1], width - WIDTH);
 }
 
-// Columns of a matrix, row by row; and add them up.
+// Copy columns of a matrix into a panel, and add their sums over the rows to `sums`.
 inline void pack(float* panel, float* sums, const float* from, int64_t rows, int64_t stride, int64_t width) {
   Vec total[2] = {load(sums), load(sums + WIDTH)};
   for (; rows > 0; rows--, panel += COLUMNS, from += stride) {
@@ -50,12 +51,12 @@ inline void pack(float* panel, float* sums, const float* from, int64_t rows, int
   put(total, sums, COLUMNS);
 }
 
-// The sums of a tile whose left rows lie anywhere: sum[r][c] += Σ_k a[r][place(k)] · b[(k · C + c) · WIDTH …]
-template <int R, int C, class Place>
-inline __attribute__((always_inline)) void multiply(Vec (&sum)[R][C], const float* const (&a)[R], Place place,
+// Add to the sums of a tile whose left rows are anywhere: sum[r][c] += Σ_k a[r][offset(k)] · b[(k · C + c) · WIDTH …]
+template <int R, int C, class Offset>
+inline __attribute__((always_inline)) void multiply(Vec (&sum)[R][C], const float* const (&a)[R], Offset offset,
                                                     const float* b, int64_t depth) {
   for (int64_t k = 0; k < depth; k++, b += C * WIDTH) {
-    const int64_t at = place(k);
+    const int64_t at = offset(k);
     Vec right[C];
 #pragma GCC unroll 2
     for (int c = 0; c < C; c++) right[c] = load(b + c * WIDTH);
@@ -68,10 +69,10 @@ inline __attribute__((always_inline)) void multiply(Vec (&sum)[R][C], const floa
   }
 }
 
-constexpr int64_t LINE = 16;  // floats that are fetched together
+constexpr int64_t LINE = 16;  // floats of a cache line
 
-// Memory that is needed soon: fetch its next part out of so many, while there is other work.
-struct Ahead {
+// Memory that is needed soon. It is prefetched in parts during other work.
+struct Prefetch {
   const float* data;
   int64_t size;
   void prefetch(int64_t part, int64_t parts) const {

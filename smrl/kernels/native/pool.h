@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <functional>
 
-// Call task(0), …, task(count - 1), each once and in any order, on this thread and on idle ones of the pool.
+// Call task(0), …, task(count - 1), each once and in any order, on this thread and on idle threads of the pool.
 void parallel(int64_t count, const std::function<void(int64_t)>& task);
 
-// Memory of this thread that its next call with the same slot reuses; aligned for vectors.
+// Return memory of this thread, aligned for vectors. The next call with the same slot reuses it.
 float* scratch(int slot, int64_t floats);

@@ -2,7 +2,7 @@
 
 namespace {
 
-// out = left · right, of R rows and C vectors; rows of the right side, (depth × C · WIDTH), lie `stride` apart.
+// out = left · right, for R rows and C vectors. The rows of the right side, (depth × C · WIDTH), are `stride` apart.
 template <int R, int C, bool BY_COLUMNS>
 void sized_tile(const Left& left, const float* right, int64_t stride, int64_t depth, const Output& out) {
   constexpr int GROUPS = (R + 3) / 4;
@@ -11,7 +11,7 @@ void sized_tile(const Left& left, const float* right, int64_t stride, int64_t de
 #pragma GCC unroll 16
     for (int r = 0; r < R; r++) get(sum[r], out.start + r * out.start_stride, out.width);
   }
-  const float* rows[GROUPS];  // every fourth; a pointer for each row would take more registers than there are
+  const float* rows[GROUPS];  // every fourth row: there are not enough registers for a pointer to each
 #pragma GCC unroll 4
   for (int i = 0; i < GROUPS; i++) rows[i] = left.data + 4 * i * (BY_COLUMNS ? 1 : left.stride);
   for (int64_t k = 0; k < depth; k++, right += stride) {
@@ -31,9 +31,9 @@ void sized_tile(const Left& left, const float* right, int64_t stride, int64_t de
   for (int r = 0; r < R; r++) {
     Vec value[C], mask[C];
 #pragma GCC unroll 2
-    for (int c = 0; c < C; c++) value[c] = larger(sum[r][c], Vec{} + out.least);
-    if (out.mask) {
-      get(mask, out.mask[r] + out.shift, out.width);
+    for (int c = 0; c < C; c++) value[c] = larger(sum[r][c], Vec{} + out.floor);
+    if (out.relu_mask) {
+      get(mask, out.relu_mask[r] + out.shift, out.width);
 #pragma GCC unroll 2
       for (int c = 0; c < C; c++) value[c] = mask[c] > 0 ? value[c] : Vec{};
     }
@@ -50,7 +50,7 @@ void sized_tile(const Left& left, const float* right, int64_t stride, int64_t de
   }
 }
 
-// The same with the number of rows known at run time only.
+// Call the template for a number of rows that is known at run time only.
 template <bool BY_COLUMNS, int R = ROWS>
 void choose(int64_t rows, const Left& left, const float* right, int64_t stride, int64_t depth, const Output& out) {
   if (rows == R)
@@ -93,7 +93,8 @@ void pack_transposed(float* panel, const float* matrix, int64_t stride, int64_t 
       const Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
       const Four ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
       const Four square[4] = {__builtin_shufflevector(ab, cd, 0, 1, 4, 5), __builtin_shufflevector(ab, cd, 2, 3, 6, 7),
-                              __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5), __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7)};
+                              __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5),
+                              __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7)};
       for (int r = 0; r < 4; r++) *reinterpret_cast<Four*>(panel + (i + r) * span + j) = square[r];
     }
     for (; i < rows; i++) {

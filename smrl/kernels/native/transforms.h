@@ -2,20 +2,20 @@
 //
 //   y = Aᵀ[(G w Gᵀ) ⊙ (Bᵀ x B)] A        ∂w = Gᵀ[Σ_tiles (Bᵀ x B) ⊙ (A ∂y Aᵀ)] G
 //
-// Along each side, kernels and outputs are polynomials, which are multiplied by their values at six points. With 0,
-// ±√½, ±√2 and ∞ the errors are about half of those with the usual 0, ±1, ±2 and ∞.
+// Along each side, kernels and outputs are polynomials, which are multiplied through their values at six points. With
+// the points 0, ±√½, ±√2 and ∞ errors are about half of those with the usual 0, ±1, ±2 and ∞.
 #pragma once
 
 #include "simd.h"
 
 namespace winograd {
 
-constexpr int TILE = 4, WINDOW = 6, TAPS = 3;                             // pixels along a side, and weights
-constexpr float LOW = 0.70710678118654752f, HIGH = 1.41421356237309505f;  // the points besides 0 and ∞
-constexpr float LOW_SHARE = -2 / 3.0f, HIGH_SHARE = 1 / 6.0f;             // 1 / Π (point - others), in G
+constexpr int TILE = 4, WINDOW = 6, TAPS = 3;                             // sides in pixels, and weights
+constexpr float LOW = 0.70710678118654752f, HIGH = 1.41421356237309505f;  // the points other than 0 and ∞
+constexpr float LOW_WEIGHT = -2 / 3.0f, HIGH_WEIGHT = 1 / 6.0f;             // 1 / Π (point - others), in G
 
 // Bᵀ x
-struct OfWindow {
+struct InputTransform {
   static constexpr int IN = WINDOW, OUT = WINDOW;
   static inline __attribute__((always_inline)) void apply(const Vec (&x)[IN], Vec (&to)[OUT]) {
     const Vec low_even = x[4] - 2 * x[2], low_odd = x[3] - 2 * x[1];
@@ -30,7 +30,7 @@ struct OfWindow {
 };
 
 // Aᵀ m
-struct ToTile {
+struct OutputTransform {
   static constexpr int IN = WINDOW, OUT = TILE;
   static inline __attribute__((always_inline)) void apply(const Vec (&m)[IN], Vec (&to)[OUT]) {
     const Vec low_even = m[1] + m[2], low_odd = LOW * (m[1] - m[2]);
@@ -43,7 +43,7 @@ struct ToTile {
 };
 
 // A ∂y
-struct OfTile {
+struct OutputGradientTransform {
   static constexpr int IN = TILE, OUT = WINDOW;
   static inline __attribute__((always_inline)) void apply(const Vec (&y)[IN], Vec (&to)[OUT]) {
     const Vec low_even = y[0] + 0.5f * y[2], low_odd = y[1] + 0.5f * y[3];
@@ -58,11 +58,11 @@ struct OfTile {
 };
 
 // G w
-struct OfKernel {
+struct KernelTransform {
   static constexpr int IN = TAPS, OUT = WINDOW;
   static inline __attribute__((always_inline)) void apply(const Vec (&w)[IN], Vec (&to)[OUT]) {
-    const Vec low_even = LOW_SHARE * (w[0] + 0.5f * w[2]), low_odd = LOW_SHARE * LOW * w[1];
-    const Vec high_even = HIGH_SHARE * (w[0] + 2 * w[2]), high_odd = HIGH_SHARE * HIGH * w[1];
+    const Vec low_even = LOW_WEIGHT * (w[0] + 0.5f * w[2]), low_odd = LOW_WEIGHT * LOW * w[1];
+    const Vec high_even = HIGH_WEIGHT * (w[0] + 2 * w[2]), high_odd = HIGH_WEIGHT * HIGH * w[1];
     to[0] = w[0];
     to[1] = low_even + low_odd;
     to[2] = low_even - low_odd;
@@ -73,18 +73,18 @@ struct OfKernel {
 };
 
 // Gᵀ m
-struct ToKernel {
+struct KernelGradientTransform {
   static constexpr int IN = WINDOW, OUT = TAPS;
   static inline __attribute__((always_inline)) void apply(const Vec (&m)[IN], Vec (&to)[OUT]) {
-    const Vec low_even = LOW_SHARE * (m[1] + m[2]), low_odd = LOW_SHARE * LOW * (m[1] - m[2]);
-    const Vec high_even = HIGH_SHARE * (m[3] + m[4]), high_odd = HIGH_SHARE * HIGH * (m[3] - m[4]);
+    const Vec low_even = LOW_WEIGHT * (m[1] + m[2]), low_odd = LOW_WEIGHT * LOW * (m[1] - m[2]);
+    const Vec high_even = HIGH_WEIGHT * (m[3] + m[4]), high_odd = HIGH_WEIGHT * HIGH * (m[3] - m[4]);
     to[0] = m[0] + low_even + high_even;
     to[1] = low_odd + high_odd;
     to[2] = m[5] + 0.5f * low_even + 2 * high_even;
   }
 };
 
-// Transform a square of vectors along both sides: `from(i, j)` gives them, and `to(i, j, vector)` takes the results.
+// Transform a square of vectors along both sides: `from(i, j)` loads them, and `to(i, j, vector)` stores the results.
 template <class Map, class From, class To>
 inline __attribute__((always_inline)) void transform(From from, To to) {
   Vec half[Map::OUT][Map::IN];

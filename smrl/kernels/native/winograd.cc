@@ -1,8 +1,8 @@
-// Convolutions in Winograd's form: for each of the 36 places of a transformed window, a product of tiles × channels by
-// channels × filters, or for the gradient of the weights of channels × tiles by tiles × filters.
+// Convolutions in Winograd's form: for each of the 36 positions of a transformed window, a product of tiles × channels
+// by channels × filters, or for the gradient of the weights, of channels × tiles by tiles × filters.
 //
-// Some tiles at a time are transformed, multiplied and transformed back, so that what lies between stays in the cache
-// of the second level. Every output is computed by one task; the bits do not depend on the threads.
+// Tiles are transformed, multiplied and transformed back in blocks, so that intermediate results stay in the
+// second-level cache. Every output is computed by one task, so that the bits do not depend on the number of threads.
 #include "winograd.h"
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 namespace winograd {
 namespace {
 
-constexpr int PLACES = WINDOW * WINDOW;
+constexpr int POSITIONS = WINDOW * WINDOW;
 constexpr int64_t BLOCK = 24;  // tiles at a time
 static_assert(BLOCK % ROWS == 0);
 enum Slot { SHARED, TILES };
 
-// Where a tile begins.
+// The first pixel of a tile.
 struct Corner {
   int64_t image, row, column;
 };
@@ -33,7 +33,7 @@ struct Grid {
   }
 };
 
-// From one place of a block to the next: not a multiple of large powers of two, which would share lines of a cache.
+// From one position of a block to the next. Multiples of large powers of two would conflict in the cache.
 int64_t step(int64_t span) { return BLOCK * span + LINE; }
 
 // A square of pixels whose channels fill vectors.
@@ -43,7 +43,7 @@ struct Square {
   Vec at(int i, int j, int64_t channel) const { return load(data + i * row + j * column + channel); }
 };
 
-// The square of an image at a corner; if that has not all of it, a copy with zeros.
+// Return the square of an image at a corner, or a copy padded with zeros if the image does not contain all of it.
 template <int SIDE>
 Square square(const Images& images, const Corner& corner, float* copy) {
   const int64_t top = corner.row, left = corner.column, channels = images.channels;
@@ -59,8 +59,8 @@ Square square(const Images& images, const Corner& corner, float* copy) {
   return {copy, SIDE * span, span};
 }
 
-// Fetch the square of TILE × TILE pixels at a corner, which is needed soon. GCC leaves out calls that only fetch, if it
-// does not inline them.
+// Prefetch the square of TILE × TILE pixels at a corner. This must be inlined, because GCC removes calls of functions
+// that only prefetch.
 template <bool WRITES>
 inline __attribute__((always_inline)) void prefetch(const Images& images, const float* data, const Corner& corner) {
   for (int64_t i = 0; i < TILE; i++) {
@@ -69,23 +69,23 @@ inline __attribute__((always_inline)) void prefetch(const Images& images, const 
   }
 }
 
-// Bᵀ x B for the tile at a corner.
+// Compute Bᵀ x B for the tile at a corner.
 void transform_window(const Images& x, const Corner& corner, float* copy, float* to) {
   const Square window = square<WINDOW>(x, corner, copy);
   const int64_t span = divide_up(x.channels, WIDTH) * WIDTH;
   for (int64_t c = 0; c < span; c += WIDTH) {
-    transform<OfWindow>([&](int i, int j) { return window.at(i, j, c); },
+    transform<InputTransform>([&](int i, int j) { return window.at(i, j, c); },
                         [&](int i, int j, Vec value) { store(to + (i * WINDOW + j) * step(span) + c, value); });
   }
 }
 
-// A ∂y Aᵀ for the tile at a corner, in panels; and add ∂y to the totals.
+// Compute A ∂y Aᵀ for the tile at a corner, in panels, and add ∂y to the totals.
 void transform_tile(const Images& gradient, const Corner& corner, float* copy, float* to, float* totals) {
   const Square tile = square<TILE>(gradient, corner, copy);
   for (int64_t f = 0; f < gradient.channels; f += WIDTH) {
-    float* panel = to + f / COLUMNS * PLACES * step(COLUMNS) + f % COLUMNS;
+    float* panel = to + f / COLUMNS * POSITIONS * step(COLUMNS) + f % COLUMNS;
     Vec total = {};
-    transform<OfTile>(
+    transform<OutputGradientTransform>(
         [&](int i, int j) {
           const Vec value = tile.at(i, j, f);
           total += value;
@@ -96,22 +96,22 @@ void transform_tile(const Images& gradient, const Corner& corner, float* copy, f
   }
 }
 
-// What becomes of the products of a tile: max(Aᵀ m A + bias, least), and zero where the gate is not positive.
+// Writes the outputs of a tile: max(Aᵀ m A + bias, floor), or zero where the ReLU mask is not positive.
 struct Result {
   const Images& y;
-  const float *bias, *gate;
-  float least;
+  const float *bias, *relu_mask;
+  float floor;
 
   void write(const float* products, int64_t span, const Corner& corner) const {
     const int64_t filters = y.channels, bottom = y.height - corner.row, right = y.width - corner.column;
     const int64_t start = y.at(corner.image, corner.row, corner.column);
     for (int64_t f = 0; f < filters; f += WIDTH) {
-      transform<ToTile>([&](int i, int j) { return load(products + (i * WINDOW + j) * step(span) + f); },
+      transform<OutputTransform>([&](int i, int j) { return load(products + (i * WINDOW + j) * step(span) + f); },
                         [&](int i, int j, Vec value) {
                           if (i >= bottom || j >= right) return;
                           const int64_t at = start + (i * y.width + j) * filters + f;
-                          value = larger(value + load(bias + f), Vec{} + least);
-                          if (gate) value = get(gate + at, filters - f) > 0 ? value : Vec{};
+                          value = larger(value + load(bias + f), Vec{} + floor);
+                          if (relu_mask) value = get(relu_mask + at, filters - f) > 0 ? value : Vec{};
                           put(y.data + at, value, filters - f);
                         });
     }
@@ -121,22 +121,22 @@ struct Result {
 }  // namespace
 
 bool is_faster(int64_t kernel, int64_t stride, const Images& from, const Images& to) {
-  // Direct sums take 9 products for each pixel of the smaller images. A tile takes 36, and its transforms take time.
+  // Direct sums take 9 products for each pixel of the smaller images. A tile takes 36, plus its transforms.
   const int64_t pixels = to.count * std::min(from.height, to.height) * std::min(from.width, to.width);
   return kernel == TAPS && stride == 1 && std::min(from.channels, to.channels) >= 16 && pixels >= 6 * Grid(to).count;
 }
 
-void convolve(const Images& x, int64_t padding, const float* weights, bool is_mirrored, const float* bias, float least,
-              const float* gate, const Images& y) {
+void convolve(const Images& x, int64_t padding, const float* weights, bool is_mirrored, const float* bias, float floor,
+              const float* relu_mask, const Images& y) {
   const int64_t depth = x.channels, filters = y.channels, panels = divide_up(filters, COLUMNS);
-  const int64_t size = PLACES * depth * COLUMNS, span = divide_up(depth, WIDTH) * WIDTH, wide = panels * COLUMNS;
+  const int64_t size = POSITIONS * depth * COLUMNS, span = divide_up(depth, WIDTH) * WIDTH, wide = panels * COLUMNS;
   float *packed = scratch(SHARED, panels * (size + COLUMNS)), *biases = packed + panels * size;
   std::fill_n(biases, wide, 0.0f);
   if (bias) std::copy_n(bias, filters, biases);
-  parallel(depth, [&](int64_t c) {  // G w Gᵀ: for each panel and place a matrix
+  parallel(depth, [&](int64_t c) {  // G w Gᵀ: a matrix for each panel and position
     for (int64_t f = 0; f < wide; f += WIDTH) {
       float* to = packed + f / COLUMNS * size + c * COLUMNS + f % COLUMNS;
-      transform<OfKernel>(
+      transform<KernelTransform>(
           [&](int i, int j) {
             if (!is_mirrored) return get(weights + ((i * TAPS + j) * depth + c) * filters + f, filters - f);
             float column[WIDTH] = {};
@@ -148,26 +148,26 @@ void convolve(const Images& x, int64_t padding, const float* weights, bool is_mi
     }
   });
   const Grid grid(y);
-  const Result result = {y, biases, gate, least};
+  const Result result = {y, biases, relu_mask, floor};
   const auto window = [&](int64_t tile) {
     const Corner corner = grid.at(tile);
     return Corner{corner.image, corner.row - padding, corner.column - padding};
   };
   parallel(divide_up(grid.count, BLOCK), [&](int64_t task) {
-    const int64_t begin = task * BLOCK, count = std::min(BLOCK, grid.count - begin), steps = panels * PLACES;
-    float* windows = scratch(TILES, PLACES * (step(span) + step(wide) + span));
-    float *products = windows + PLACES * step(span), *copy = products + PLACES * step(wide);
+    const int64_t begin = task * BLOCK, count = std::min(BLOCK, grid.count - begin), steps = panels * POSITIONS;
+    float* windows = scratch(TILES, POSITIONS * (step(span) + step(wide) + span));
+    float *products = windows + POSITIONS * step(span), *copy = products + POSITIONS * step(wide);
     for (int64_t i = 0; i < count; i++) transform_window(x, window(begin + i), copy, windows + i * span);
     for (int64_t i = 0; i < steps; i++) {
       for (int64_t k = begin + BLOCK * i / steps; k < begin + BLOCK * (i + 1) / steps; k++) {
         prefetch<true>(y, y.data, grid.at(k));
-        if (gate) prefetch<false>(y, gate, grid.at(k));
-        const Corner next = window(k + BLOCK);  // of its window, tiles before it have had the first rows and columns
+        if (relu_mask) prefetch<false>(y, relu_mask, grid.at(k));
+        const Corner next = window(k + BLOCK);  // previous tiles have loaded the first rows and columns
         prefetch<false>(x, x.data, {next.image, next.row + 2, next.column + 2});
       }
-      const float* left = windows + i % PLACES * step(span);
-      float* to = products + i % PLACES * step(wide) + i / PLACES * COLUMNS;
-      for (int64_t r = 0; r < count; r += ROWS)  // what is computed for tiles beyond the last one is not used
+      const float* left = windows + i % POSITIONS * step(span);
+      float* to = products + i % POSITIONS * step(wide) + i / POSITIONS * COLUMNS;
+      for (int64_t r = 0; r < count; r += ROWS)  // results for tiles beyond the last one are not used
         tile<false>(ROWS, {left + r * span, span}, packed + i * depth * COLUMNS, COLUMNS, depth,
                     {to + r * wide, wide, COLUMNS});
     }
@@ -175,19 +175,19 @@ void convolve(const Images& x, int64_t padding, const float* weights, bool is_mi
   });
 }
 
-// A task sums over a group of tiles; then the sums of the groups are added in their order.
-void weights(const Images& x, const Images& gradient, float* result, float* bias) {
+// A task sums over a group of tiles. Then the sums of the groups are added in a fixed order.
+void weight_gradient(const Images& x, const Images& gradient, float* result, float* bias) {
   const int64_t channels = x.channels, filters = gradient.channels, panels = divide_up(filters, COLUMNS);
-  const int64_t span = divide_up(channels, WIDTH) * WIDTH, wide = panels * COLUMNS, steps = panels * PLACES;
+  const int64_t span = divide_up(channels, WIDTH) * WIDTH, wide = panels * COLUMNS, steps = panels * POSITIONS;
   const int64_t size = steps * channels * COLUMNS + wide, parts = divide_up(channels, ROWS);
   const Grid grid(gradient);
-  int64_t groups = 1;  // to add up their sums takes time, so that none is small
+  int64_t groups = 1;  // not too many, because adding their sums takes time
   while (groups < 16 && 64 * 2 * groups <= grid.count) groups *= 2;
-  float* partial = scratch(SHARED, groups * size);  // for each panel and place a matrix; and for the bias
+  float* partial = scratch(SHARED, groups * size);  // a matrix for each panel and position, and the bias
   parallel(groups, [&](int64_t group) {
     const int64_t start = grid.count * group / groups, end = grid.count * (group + 1) / groups;
-    float* windows = scratch(TILES, PLACES * (step(span) + span + wide) + steps * step(COLUMNS));
-    float *slopes = windows + PLACES * step(span), *copy = slopes + steps * step(COLUMNS);
+    float* windows = scratch(TILES, POSITIONS * (step(span) + span + wide) + steps * step(COLUMNS));
+    float *slopes = windows + POSITIONS * step(span), *copy = slopes + steps * step(COLUMNS);
     float *sums = partial + group * size, *totals = sums + size - wide;
     std::fill_n(totals, wide, 0.0f);
     for (int64_t begin = start; begin < end; begin += BLOCK) {
@@ -205,7 +205,7 @@ void weights(const Images& x, const Images& gradient, float* result, float* bias
         for (int64_t part = 0; part < parts; part++) {
           const int64_t first = channels * part / parts, rows = channels * (part + 1) / parts - first;
           float* to = sums + (i * channels + first) * COLUMNS;
-          tile<true>(rows, {windows + i % PLACES * step(span) + first, span}, slopes + i * step(COLUMNS), COLUMNS,
+          tile<true>(rows, {windows + i % POSITIONS * step(span) + first, span}, slopes + i * step(COLUMNS), COLUMNS,
                      count, {to, COLUMNS, COLUMNS, begin == start ? nullptr : to, COLUMNS});
         }
       }
@@ -219,11 +219,12 @@ void weights(const Images& x, const Images& gradient, float* result, float* bias
   for (int64_t f = 0; f < filters; f += WIDTH) put(bias + f, total(partial + size - wide + f), filters - f);
   parallel(channels, [&](int64_t c) {
     for (int64_t f = 0; f < filters; f += WIDTH) {
-      const float* from = partial + (f / COLUMNS * PLACES * channels + c) * COLUMNS + f % COLUMNS;
-      transform<ToKernel>([&](int i, int j) { return total(from + (i * WINDOW + j) * channels * COLUMNS); },
-                          [&](int i, int j, Vec value) {
-                            put(result + ((i * TAPS + j) * channels + c) * filters + f, value, filters - f);
-                          });
+      const float* from = partial + (f / COLUMNS * POSITIONS * channels + c) * COLUMNS + f % COLUMNS;
+      transform<KernelGradientTransform>(
+          [&](int i, int j) { return total(from + (i * WINDOW + j) * channels * COLUMNS); },
+          [&](int i, int j, Vec value) {
+            put(result + ((i * TAPS + j) * channels + c) * filters + f, value, filters - f);
+          });
     }
   });
 }

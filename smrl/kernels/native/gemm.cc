@@ -1,4 +1,4 @@
-#include "layer.h"
+#include "gemm.h"
 
 #include <vector>
 
@@ -6,15 +6,15 @@
 
 namespace {
 
-constexpr int64_t DEPTH = 256;  // of a panel, which then fits the first-level cache or half of it
+constexpr int64_t DEPTH = 256;  // rows of a panel, which then takes at most the first-level cache
 enum Slot { PANEL, PARTIAL };
 
-// out (rows × width) = left (rows × depth) · right; `fill` is pack or pack_transposed, with the right side.
+// out (rows × width) = left (rows × depth) · right; `fill` packs a part of the right side into a panel.
 //
-// A task computes some rows of some panels, so that what it reads again and again fits the caches: all rows of a panel,
-// or of many where they are shallow, or some rows of all panels where these are few and deep.
+// A task computes some rows of some panels, such that what it reads repeatedly fits the caches. It takes all rows of
+// one panel, or of several shallow panels. If there are only a few deep panels, it takes some rows of all of them.
 template <class Fill>
-void product(int64_t rows, int64_t depth, const float* left, const Output& all, const float* mask, Fill fill) {
+void product(int64_t rows, int64_t depth, const float* left, const Output& all, const float* relu_mask, Fill fill) {
   const int64_t panels = divide_up(all.width, COLUMNS);
   const bool is_deep = depth > 4 * DEPTH && panels <= 8;
   const int64_t chunk = is_deep ? panels : std::clamp<int64_t>(8 * DEPTH / depth, 1, std::max<int64_t>(1, panels / 8));
@@ -33,15 +33,16 @@ void product(int64_t rows, int64_t depth, const float* left, const Output& all, 
       for (int64_t r = 0; r < height; r += ROWS) {
         const int64_t tall = std::min<int64_t>(ROWS, height - r);
         const float* masks[ROWS];
-        for (int64_t i = 0; mask && i < tall; i++) masks[i] = mask + (top + r + i) * all.width;
+        for (int64_t i = 0; relu_mask && i < tall; i++) masks[i] = relu_mask + (top + r + i) * all.width;
         for (int64_t i = 0; i < count; i++) {
-          const int64_t j = (first + i) * COLUMNS, width = std::min<int64_t>(COLUMNS, all.width - j), span = padded(width);
+          const int64_t j = (first + i) * COLUMNS, width = std::min<int64_t>(COLUMNS, all.width - j);
+          const int64_t span = padded(width);
           float* sums = partial + (i * block + r) * COLUMNS;
           Output out = {sums, span, span};
           if (k + part == depth) {  // the last part
             out = {all.data + (top + r) * all.stride + j, all.stride, width};
-            out.least = all.least;
-            if (mask) out.mask = masks, out.shift = j;
+            out.floor = all.floor;
+            if (relu_mask) out.relu_mask = masks, out.shift = j;
           }
           if (k > 0)
             out.start = sums, out.start_stride = span;
@@ -56,23 +57,24 @@ void product(int64_t rows, int64_t depth, const float* left, const Output& all, 
 
 }  // namespace
 
-void wide_layer(int64_t rows, const float* x, Matrix weights, const float* bias, float least, float* y) {
+void wide_layer(int64_t rows, const float* x, Matrix weights, const float* bias, float floor, float* y) {
   const int64_t out = weights.columns;
-  product(rows, weights.rows, x, {y, out, out, bias, 0, least}, nullptr,
+  product(rows, weights.rows, x, {y, out, out, bias, 0, floor}, nullptr,
           [&](float* panel, int64_t k, int64_t j, int64_t depth, int64_t width, int64_t span) {
             pack(panel, weights.data + k * out + j, out, depth, width, span);
           });
 }
 
-void wide_layer_inputs(int64_t rows, const float* gradient, Matrix weights, const float* mask, float* result) {
+void wide_layer_input_gradient(int64_t rows, const float* gradient, Matrix weights, const float* relu_mask,
+                               float* result) {
   const int64_t in = weights.rows, out = weights.columns;
-  product(rows, out, gradient, {result, in, in}, mask,
+  product(rows, out, gradient, {result, in, in}, relu_mask,
           [&](float* panel, int64_t k, int64_t j, int64_t depth, int64_t width, int64_t span) {
             pack_transposed(panel, weights.data + j * out + k, out, depth, width, span);
           });
 }
 
-void single(int64_t rows, const float* x, const float* weights, float bias, float* y, int64_t in) {
+void single_output(int64_t rows, const float* x, const float* weights, float bias, float* y, int64_t in) {
   for (int64_t i = 0; i < rows; i++, x += in) {
     Vec sum[4] = {};
     int64_t k = 0;
@@ -87,14 +89,14 @@ void single(int64_t rows, const float* x, const float* weights, float bias, floa
   }
 }
 
-void single_inputs(int64_t rows, const float* gradient, const float* weights, const float* const* mask, float* result,
-                   int64_t in) {
+void single_output_input_gradient(int64_t rows, const float* gradient, const float* weights,
+                                  const float* const* relu_mask, float* result, int64_t in) {
   for (int64_t i = 0; i < rows; i++, result += in) {
     int64_t k = 0;
     for (; k + WIDTH <= in; k += WIDTH) {
       const Vec value = gradient[i] * load(weights + k);
-      store(result + k, mask ? (load(mask[i] + k) > 0 ? value : Vec{}) : value);
+      store(result + k, relu_mask ? (load(relu_mask[i] + k) > 0 ? value : Vec{}) : value);
     }
-    for (; k < in; k++) result[k] = !mask || mask[i][k] > 0 ? gradient[i] * weights[k] : 0;
+    for (; k < in; k++) result[k] = !relu_mask || relu_mask[i][k] > 0 ? gradient[i] * weights[k] : 0;
   }
 }

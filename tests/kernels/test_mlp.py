@@ -1,3 +1,5 @@
+"""Perceptrons by the C++ kernels compute what XLA computes, and so do their gradients."""
+
 import itertools
 from collections.abc import Callable
 
@@ -6,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from smrl.kernels import library
-from smrl.kernels.mlp import Layers, perceptrons, perceptrons_by_kernels, perceptrons_by_xla
+from smrl.kernels import mlp
+from smrl.kernels.dense import Layers, mlp_by_kernels, mlp_by_xla
 from smrl.types import Array
 
-needs_kernels = pytest.mark.skipif(not library.is_available(), reason="there is no C++ compiler, or no CPU")
+pytestmark = pytest.mark.usefixtures("kernels")
 SHAPES = [
     (256, 23, 256, 256, 1),
     (256, 17, 256, 256, 12),
@@ -24,13 +26,11 @@ SHAPES = [
     (600, 40, 300, 16, 48),
     (50, 20, 700, 200, 1),
 ]
-
-
 MEMBERS = 3
 
 
 def network(*sizes: int, members: int = MEMBERS) -> tuple[Array, list[Layers], Array]:
-    """Inputs, the layers of all members and the gradient of the outputs, for a batch size and sizes of layers."""
+    """Return inputs, the layers of all members and a gradient of the outputs, for a batch size and layer sizes."""
     draw = np.random.default_rng(sum(sizes))
     batch, *widths = sizes
 
@@ -48,55 +48,50 @@ def assert_near(ours: Array, theirs: Array) -> None:
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5 * max(1, float(jnp.abs(theirs).max())))
 
 
-@needs_kernels
 @pytest.mark.parametrize("sizes", SHAPES)
-def test_kernels_compute_what_xla_computes(sizes: tuple[int, ...]) -> None:
+def test_outputs_and_gradients_match_xla(sizes: tuple[int, ...]) -> None:
     x, members, gradient = network(*sizes)
 
     def outputs_and_gradients(form: Callable[[Array, list[Layers]], Array]) -> list[Array]:
         y, pull_back = jax.vjp(form, x, members)
         return jax.tree.leaves((form(x, members), y, pull_back(gradient)))
 
-    by_kernels, by_xla = outputs_and_gradients(perceptrons_by_kernels), outputs_and_gradients(perceptrons_by_xla)
+    by_kernels, by_xla = outputs_and_gradients(mlp_by_kernels), outputs_and_gradients(mlp_by_xla)
     for ours, theirs in zip(by_kernels, by_xla, strict=True):
         assert_near(ours, theirs)
 
 
-@needs_kernels
 @pytest.mark.parametrize("sizes", SHAPES)
 def test_gradients_of_inputs_or_of_weights_alone(sizes: tuple[int, ...]) -> None:
-    """They are those of both together, also where most rows have no gradient."""
+    """Compare with the gradients of both together, also where most rows have no gradient."""
     x, members, gradient = network(*sizes)
     draw = np.random.default_rng(0)
     gradient = jnp.where(draw.random(gradient.shape[:2])[..., None] < 0.6, 0, gradient)
-    both = jax.vjp(perceptrons_by_xla, x, members)[1](gradient)
-    (inputs,) = jax.vjp(lambda x: perceptrons_by_kernels(x, members), x)[1](gradient)
-    (weights,) = jax.vjp(lambda members: perceptrons_by_kernels(x, members), members)[1](gradient)
+    both = jax.vjp(mlp_by_xla, x, members)[1](gradient)
+    (inputs,) = jax.vjp(lambda x: mlp_by_kernels(x, members), x)[1](gradient)
+    (weights,) = jax.vjp(lambda members: mlp_by_kernels(x, members), members)[1](gradient)
     for ours, theirs in zip(jax.tree.leaves((inputs, weights)), jax.tree.leaves(both), strict=True):
         assert_near(ours, theirs)
 
 
-@needs_kernels
 @pytest.mark.parametrize("sizes", [(40, 23, 256, 256, 1), (40, 3, 1000, 300, 2)])
-def test_some_members_can_be_chosen(sizes: tuple[int, ...]) -> None:
+def test_chosen_members(sizes: tuple[int, ...]) -> None:
     x, members, _ = network(*sizes, members=5)
-    every = perceptrons(x, members)
-    np.testing.assert_array_equal(perceptrons(x, members, jnp.array([3, 0])), every[np.array([3, 0])])
+    every = mlp(x, members)
+    np.testing.assert_array_equal(mlp(x, members, jnp.array([3, 0])), every[np.array([3, 0])])
 
 
-@needs_kernels
 @pytest.mark.parametrize("sizes", [(40, 23, 256, 256, 1), (40, 3, 1000, 300, 2), (40, 5, 2)])
-def test_what_is_not_a_number_stays_so(sizes: tuple[int, ...]) -> None:
-    """A run that has diverged is told by its losses; ReLU must not turn them into zeros."""
+def test_relu_propagates_nan(sizes: tuple[int, ...]) -> None:
+    """Losses show that a run has diverged, so that ReLU must not turn NaN into zero."""
     x, members, _ = network(*sizes)
-    y = perceptrons_by_kernels(x.at[1, 0].set(jnp.nan), members)
+    y = mlp_by_kernels(x.at[1, 0].set(jnp.nan), members)
     assert np.isnan(y[:, 1]).all()
     assert np.isfinite(np.delete(np.asarray(y), 1, axis=1)).all()
 
 
-@needs_kernels
-def test_kernels_also_run_under_vmap() -> None:
+def test_vmap() -> None:
     x, members, _ = network(8, 3, 16, 2)
     several = jnp.stack([x, 2 * x])
-    one_by_one = jnp.stack([perceptrons_by_kernels(each, members) for each in several])
-    np.testing.assert_array_equal(jax.vmap(lambda each: perceptrons_by_kernels(each, members))(several), one_by_one)
+    one_by_one = jnp.stack([mlp_by_kernels(each, members) for each in several])
+    np.testing.assert_array_equal(jax.vmap(lambda each: mlp_by_kernels(each, members))(several), one_by_one)

@@ -1,6 +1,6 @@
-// The gradient of the weights of a convolution of images without padding, and of its biases.
+// The gradients of the weights and biases of a convolution of images without padding.
 //
-// Images are summed from where they are, as in conv.cc. The bits do not depend on the threads.
+// Images are read without copying, as in conv.cc. The bits do not depend on the number of threads.
 #include <algorithm>
 #include <vector>
 
@@ -11,59 +11,60 @@
 
 namespace {
 
-constexpr int64_t BLOCK = 96;  // pixels whose part of a gradient is summed in registers
+constexpr int64_t BLOCK = 96;  // pixels that are summed in registers at a time
 enum Slot { SHARED, PANEL };
 
-// Add to the sums of a tile, in memory, or begin them.
-__attribute__((noinline)) void add(float* sums, const float* const* corners, const int64_t* places,
-                                   const float* right, int64_t count, bool begins) {
+// Add to the sums of a tile in memory, or overwrite them if this is the first block.
+__attribute__((noinline)) void add(float* sums, const float* const* corners, const int64_t* offsets,
+                                   const float* right, int64_t count, bool is_first) {
   const float* left[ROWS];
   std::copy_n(corners, ROWS, left);
   Vec sum[ROWS][2];
 #pragma GCC unroll 32
-  for (int i = 0; i < 2 * ROWS; i++) sum[i / 2][i % 2] = begins ? Vec{} : load(sums + i * WIDTH);
-  multiply(sum, left, [&](int64_t k) { return places[k]; }, right, count);
+  for (int i = 0; i < 2 * ROWS; i++) sum[i / 2][i % 2] = is_first ? Vec{} : load(sums + i * WIDTH);
+  multiply(sum, left, [&](int64_t k) { return offsets[k]; }, right, count);
 #pragma GCC unroll 32
   for (int i = 0; i < 2 * ROWS; i++) store(sums + i * WIDTH, sum[i / 2][i % 2]);
 }
 
 }  // namespace
 
-// x (batch, height, width, channels), ∂y (batch, rows, columns, filters) → ∂W (kernel, kernel, channels, filters), ∂b
+// Arguments: x (batch, height, width, channels) and ∂y (batch, rows, columns, filters).
+// Results: ∂W (kernel, kernel, channels, filters) and ∂b.
 //
-// A task sums over a group of images; then the sums of the groups are added in their order.
-KERNEL(smrl_conv_weights) {
+// A task sums over a group of images. Then the sums of the groups are added in a fixed order.
+KERNEL(smrl_conv_weight_gradient) {
   const Array x = call.argument(0), gradient = call.argument(1), result = call.result(0), bias = call.result(1);
   const int64_t stride = call.attribute<int64_t>("stride"), images = x.dims[0];
   const int64_t rows = gradient.dims[1], columns = gradient.dims[2], filters = gradient.dims[3];
   const int64_t height = x.dims[1], width = x.dims[2], channels = x.dims[3], kernel = result.dims[0];
   if (winograd::is_faster(kernel, stride, Images(x), Images(gradient)))
-    return winograd::weights(Images(x), Images(gradient), result.data, bias.data);
+    return winograd::weight_gradient(Images(x), Images(gradient), result.data, bias.data);
   const int64_t entries = kernel * kernel * channels, tiles = divide_up(entries, ROWS), pixels = rows * columns;
   const int64_t panels = divide_up(filters, COLUMNS), size = (tiles * ROWS + 1) * COLUMNS;
-  int64_t groups = 1;  // to add up their sums takes time, so that none is small
+  int64_t groups = 1;  // not too many, because adding their sums takes time
   while (groups < 16 && 2 * groups <= images && 384 * 2 * groups <= images * pixels) groups *= 2;
-  float* partial = scratch(SHARED, groups * panels * size);  // sums for the entries of the kernel, and for the bias
-  std::vector<const float*> corners(tiles * ROWS);           // what these entries see at the first pixel
+  float* partial = scratch(SHARED, groups * panels * size);  // sums for the entries of the kernel and for the bias
+  std::vector<const float*> corners(tiles * ROWS);           // the inputs that these entries see at the first pixel
   for (int64_t i = 0, run = kernel * channels; i < tiles * ROWS; i++) {
-    const int64_t entry = std::min(i, entries - 1);  // those beyond the last one repeat it
+    const int64_t entry = std::min(i, entries - 1);  // rows beyond the last entry repeat it
     corners[i] = x.data + entry / run * width * channels + entry % run;
   }
   parallel(groups, [&](int64_t group) {
     const int64_t begin = images * group / groups * pixels, end = images * (group + 1) / groups * pixels;
     float *sums = partial + group * panels * size, *right = scratch(PANEL, panels * BLOCK * COLUMNS);
     for (int64_t i = 1; i <= panels; i++) std::fill_n(sums + i * size - COLUMNS, COLUMNS, 0.0f);
-    int64_t place = begin / pixels * height * width * channels, column = 0, row = 0;
+    int64_t offset = begin / pixels * height * width * channels, column = 0, row = 0;
     for (int64_t start = begin; start < end; start += BLOCK) {
       const int64_t count = std::min(BLOCK, end - start);
-      int64_t places[BLOCK];
+      int64_t offsets[BLOCK];
       for (int64_t i = 0; i < count; i++) {
-        places[i] = place;
-        place += stride * channels;
+        offsets[i] = offset;
+        offset += stride * channels;
         if (++column == columns) {
           column = 0;
-          place += (width - columns) * stride * channels;
-          if (++row == rows) row = 0, place += (height - rows * stride) * width * channels;
+          offset += (width - columns) * stride * channels;
+          if (++row == rows) row = 0, offset += (height - rows * stride) * width * channels;
         }
       }
       const float* from = gradient.data + start * filters;
@@ -71,12 +72,12 @@ KERNEL(smrl_conv_weights) {
         const int64_t first = i * COLUMNS, span = std::min<int64_t>(COLUMNS, filters - first);
         pack(right + i * BLOCK * COLUMNS, sums + (i + 1) * size - COLUMNS, from + first, count, filters, span);
       }
-      const Ahead ahead[] = {{from + count * filters, count * filters},
-                             {x.data + place + (kernel - 1) * width * channels, count * stride * stride * channels}};
+      const Prefetch ahead[] = {{from + count * filters, count * filters},
+                             {x.data + offset + (kernel - 1) * width * channels, count * stride * stride * channels}};
       for (int64_t i = 0; i < panels * tiles; i++) {
         const int64_t panel = i / tiles, tile = i % tiles;
-        for (const Ahead& next : ahead) next.prefetch(i, panels * tiles);
-        add(sums + panel * size + tile * ROWS * COLUMNS, &corners[tile * ROWS], places,
+        for (const Prefetch& next : ahead) next.prefetch(i, panels * tiles);
+        add(sums + panel * size + tile * ROWS * COLUMNS, &corners[tile * ROWS], offsets,
             right + panel * BLOCK * COLUMNS, count, start == begin);
       }
     }

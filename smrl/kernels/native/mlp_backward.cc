@@ -1,0 +1,212 @@
+// The gradients of multi-layer perceptrons. Tasks are rows of the batch, as in mlp.cc, and then rows of weights.
+#include <numeric>
+#include <utility>
+
+#include "mlp.h"
+
+namespace {
+
+constexpr int64_t DEPTH = 256;  // samples whose gradients are summed in registers
+constexpr int64_t GROUP = 2;    // members at a time, so that the gradients of hidden layers stay in the caches
+
+// out (rows × width) = left · right, in parts of the depth that fit the caches.
+template <bool BY_COLUMNS>
+void deep_strip(int64_t rows, Left left, Right right, int64_t depth, Output out) {
+  for (int64_t k = 0; k < depth; k += DEPTH) {
+    const int64_t part = std::min(DEPTH, depth - k);
+    if (k > 0) out.start = out.data, out.start_stride = out.stride;
+    strip<BY_COLUMNS>(rows, left, right, part, out);
+    left.data += BY_COLUMNS ? part * left.stride : part;
+    right.data += part * right.stride;
+    if (right.remainder) right.remainder += part * padded(right.width % COLUMNS);
+  }
+}
+
+// Computes the gradients of a layer's weights and biases, ∂W = xᵀ ∂y and ∂b = Σ ∂y.
+struct WeightGradient {
+  Matrix x, gradient;  // (batch × in) and (batch × out)
+  Right right;         // the gradient, or x if there is a single output
+  float *weights, *bias;
+
+  bool has_single_output() const { return gradient.columns == 1; }
+  // Inputs of a task: more of them for a layer with few outputs, so that all tasks take about the same time.
+  int64_t block() const { return ROWS * divide_up(128, gradient.columns); }
+  int64_t tasks() const { return has_single_output() ? 1 : divide_up(x.columns, block()); }
+
+  void compute(int64_t task, const float* ones) const {
+    const int64_t batch = x.rows, in = x.columns, out = gradient.columns;
+    if (has_single_output()) {
+      *bias = std::accumulate(gradient.data, gradient.data + batch, 0.0f);
+      return deep_strip<false>(1, {gradient.data, batch}, right, batch, {weights, in, in});
+    }
+    const int64_t end = std::min(in, (task + 1) * block());
+    for (int64_t first = task * block(); first < end; first += ROWS)
+      deep_strip<true>(std::min<int64_t>(ROWS, end - first), {x.data + first, in}, right, batch,
+                       {weights + first * out, out, out});
+    if (end == in) deep_strip<false>(1, {ones, batch}, right, batch, {bias, out, out});
+  }
+};
+
+// Computes the gradients of some members.
+struct BackwardPass {
+  const Ensemble& nets;
+  const float* gradient;                        // ∂y (members, batch, out)
+  const std::vector<const float*>& inputs;      // the inputs of every layer
+  float* workspace;                             // `size` floats
+  bool is_sparse;                               // leave out rows whose gradient is zero
+  std::vector<float*> input_gradients;          // where each member's gradient of x goes; empty if it is not wanted
+  std::vector<std::vector<int64_t>> rows = {};  // for every member, the rows of the batch to compute
+  std::vector<float*> gradients = {};           // the gradients of the outputs of every layer, before ReLU
+
+  static int64_t size(const Ensemble& nets) {
+    int64_t total = nets.batch;
+    for (const Matrix& each : nets.weights)
+      total += nets.batch * (each.columns + 2 * COLUMNS) + (nets.is_wide() ? 0 : each.columns * (each.rows + COLUMNS));
+    return total;
+  }
+
+  float* take(int64_t floats) { return std::exchange(workspace, workspace + floats); }
+  // The first layer whose input gradient is wanted.
+  int64_t lowest() const { return input_gradients.empty() ? 1 : 0; }
+  // Where the gradient of a layer's inputs goes.
+  float* below(int64_t i) const { return i % nets.layers ? gradients[i - 1] : input_gradients[i / nets.layers]; }
+
+  // Find the rows to compute, and divide the workspace among the gradients.
+  void prepare() {
+    rows.resize(nets.members);
+    for (int64_t i = 0; i < nets.members * nets.batch; i++) {
+      if (!is_sparse || gradient[i] != 0) rows[i / nets.batch].push_back(i % nets.batch);
+    }
+    for (int64_t i = 0; i < nets.members * nets.layers; i++) {
+      const int64_t total = nets.batch * nets.weights[i].columns, member = i / nets.layers;
+      gradients.push_back(nets.is_last(i % nets.layers) ? const_cast<float*>(gradient) + member * total : take(total));
+    }
+  }
+
+  // ∂x = ∂y Wᵀ, layer by layer, for layers whose weights do not fit the caches.
+  void propagate_wide() const {
+    for (int64_t i = nets.members * nets.layers - 1; i >= 0; i--) {
+      const int64_t layer = i % nets.layers, in = nets.weights[i].rows;
+      if (layer < lowest()) continue;
+      float* to = below(i);
+      if (nets.has_single_output(layer))
+        blocks(1, nets.batch, [&](int64_t, int64_t first, int64_t count) {
+          const float* mask[ROWS];
+          for (int64_t r = 0; r < count; r++) mask[r] = inputs[i] + (first + r) * in;
+          single_output_input_gradient(count, gradients[i] + first, nets.weights[i].data, layer ? mask : nullptr,
+                                       to + first * in, in);
+        });
+      else
+        wide_layer_input_gradient(nets.batch, gradients[i], nets.weights[i], layer ? inputs[i] : nullptr, to);
+    }
+  }
+
+  // Return Wᵀ of every layer that needs it, in panels.
+  std::vector<Right> transposed() {
+    std::vector<Right> result;
+    std::vector<std::pair<int64_t, int64_t>> panels;  // index of the matrix, and first column
+    for (int64_t i = 0; i < nets.members * nets.layers; i++) {
+      const auto [_, in, out] = nets.weights[i];
+      result.push_back({take(out * divide_up(in, COLUMNS) * COLUMNS), COLUMNS, in, out});
+      if (i % nets.layers < lowest() || nets.has_single_output(i % nets.layers)) continue;
+      for (int64_t j = 0; j < in; j += COLUMNS) panels.emplace_back(i, j);
+    }
+    parallel(panels.size(), [&](int64_t task) {
+      const auto [i, j] = panels[task];
+      const auto [from, in, out] = nets.weights[i];
+      pack_transposed(const_cast<float*>(result[i].data) + j * out, from + j * out, out, out,
+                      std::min<int64_t>(COLUMNS, in - j), COLUMNS);
+    });
+    return result;
+  }
+
+  // ∂x = ∂y Wᵀ, block by block of rows through all layers. The gradients of the rows to compute are adjacent in memory.
+  void propagate() {
+    const std::vector<Right> rights = transposed();
+    const int64_t outputs = nets.at(0, nets.layers - 1).columns;
+    blocks(nets.members, nets.batch, [&](int64_t member, int64_t first, int64_t max_rows) {
+      const int64_t count = std::min<int64_t>(max_rows, rows[member].size() - first);
+      if (count <= 0) return;
+      Left left = {gradients[nets.index(member, nets.layers - 1)] + first * outputs, outputs};
+      for (int64_t layer = nets.layers - 1; layer >= lowest(); layer--) {
+        const int64_t i = nets.index(member, layer), in = nets.weights[i].rows;
+        float *to = below(i) + first * in, slope[ROWS];
+        const float* mask[ROWS];
+        for (int64_t r = 0; r < count; r++) {
+          const int64_t row = rows[member][first + r];
+          mask[r] = inputs[i] + row * in;
+          if (nets.has_single_output(layer)) slope[r] = gradients[i][row];
+        }
+        if (nets.has_single_output(layer))
+          single_output_input_gradient(count, slope, nets.weights[i].data, layer ? mask : nullptr, to, in);
+        else
+          strip<false>(count, left, rights[i], left.stride, {to, in, 0, nullptr, 0, NO_FLOOR, layer ? mask : nullptr});
+        left = {to, in};
+      }
+    });
+  }
+
+  // Add the members' gradients of x to the result.
+  void sum_input_gradients(float* result) const {
+    const int64_t in = nets.at(0, 0).rows;
+    for (int64_t member = 0; member < nets.members; member++) {
+      const float* from = input_gradients[member];
+      for (const int64_t row : rows[member]) {
+        for (int64_t k = 0; k < in; k++) result[row * in + k] += *from++;
+      }
+    }
+  }
+
+  // Write ∂W and ∂b of every layer.
+  void weight_gradients(const std::vector<std::pair<float*, float*>>& to) {
+    float* ones = take(nets.batch);
+    std::fill_n(ones, nets.batch, 1.0f);
+    std::vector<WeightGradient> layers;
+    std::vector<std::pair<int64_t, int64_t>> tasks;  // index of the layer, and its task
+    for (size_t i = 0; i < to.size(); i++) {
+      const Matrix x = {inputs[i], nets.batch, nets.weights[i].rows};
+      const Matrix y_gradient = {gradients[i], nets.batch, nets.weights[i].columns};
+      const Right right = make_right(y_gradient.columns == 1 ? x : y_gradient, workspace);
+      layers.push_back({x, y_gradient, right, to[i].first, to[i].second});
+      for (int64_t task = 0; task < layers[i].tasks(); task++) tasks.emplace_back(i, task);
+    }
+    parallel(tasks.size(), [&](int64_t task) { layers[tasks[task].first].compute(tasks[task].second, ones); });
+  }
+};
+
+}  // namespace
+
+// Arguments: ∂y (members, batch, out), x (batch, in), the outputs of every hidden layer of every member, and W of every
+// layer of every member. Results: with `inputs` ∂x, summed over the members, and with `weights` ∂W and ∂b of every
+// layer of every member.
+KERNEL(smrl_mlp_backward) {
+  const Array gradient = call.argument(0), x = call.argument(1);
+  const bool has_inputs = call.attribute<int64_t>("inputs"), has_weights = call.attribute<int64_t>("weights");
+  const int64_t members = gradient.dims[0], batch = gradient.dims[1], layers = call.attribute<int64_t>("layers");
+  if (has_inputs && members > 1) std::fill_n(call.result(0).data, x.size(), 0.0f);
+  for (int64_t first = 0; first < members; first += GROUP) {
+    Ensemble nets = {std::min(GROUP, members - first), layers, batch, {}};
+    std::vector<const float*> inputs;
+    std::vector<std::pair<float*, float*>> results;
+    for (int64_t i = first * layers; i < (first + nets.members) * layers; i++) {
+      inputs.push_back(i % layers ? call.argument(1 + i - i / layers).data : x.data);
+      nets.weights.push_back(matrix(call.argument(2 + members * (layers - 1) + i)));
+      if (has_weights)
+        results.emplace_back(call.result(has_inputs + 2 * i).data, call.result(has_inputs + 2 * i + 1).data);
+    }
+    // If an actor learns from the smallest of several critics, most rows of each critic have no gradient.
+    const bool is_sparse = members > 1 && !has_weights && !nets.is_wide() && nets.has_single_output(layers - 1);
+    float* workspace = shared(members, BackwardPass::size(nets) + (members > 1 ? nets.members * x.size() : 0));
+    std::vector<float*> input_gradients;
+    for (int64_t member = 0; has_inputs && member < nets.members; member++) {
+      input_gradients.push_back(members > 1 ? workspace : call.result(0).data);
+      if (members > 1) workspace += x.size();
+    }
+    const float* y_gradient = gradient.data + first * batch * gradient.dims[2];
+    BackwardPass pass = {nets, y_gradient, inputs, workspace, is_sparse, input_gradients};
+    pass.prepare();
+    nets.is_wide() ? pass.propagate_wide() : pass.propagate();
+    if (has_inputs && members > 1) pass.sum_input_gradients(call.result(0).data);
+    if (has_weights) pass.weight_gradients(results);
+  }
+}

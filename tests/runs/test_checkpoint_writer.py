@@ -1,4 +1,4 @@
-"""Checkpoints in the background are those of the moment at which they were begun."""
+"""Checkpoints that are written in the background hold the moment at which they were begun."""
 
 import threading
 from pathlib import Path
@@ -11,11 +11,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from smrl.errors import SmrlError
-from smrl.memory.replay import Replay, Rows
+from smrl.memory import replay as memory
+from smrl.memory.replay import Replay, Rows, Snapshot
 from smrl.runs import checkpoint
-from smrl.runs import checkpoint_writer as background
 from smrl.runs.checkpoint import Saved
-from smrl.runs.checkpoint_writer import Frozen, Writer
+from smrl.runs.checkpoint_writer import Writer
 from smrl.types import ArraySpec, Continuous, Spec
 
 SPEC = Spec(ArraySpec((2,)), Continuous(1))
@@ -29,17 +29,17 @@ def extend(replay: Replay, count: int) -> None:
 class Racing(Replay):
     """While its rows are copied, others are added: before the copy, during it and after it."""
 
-    frozen: Frozen | None = None
+    snapshot: Snapshot | None = None
     pace: tuple[int, ...] = ()
 
     def step(self, count: int) -> None:
         for _ in range(count):
-            assert self.frozen
-            self.frozen.keep(self.envs)
+            assert self.snapshot
+            self.snapshot.keep(self.envs)
             extend(self, self.envs)
 
     def rows(self, start: int, stop: int) -> Rows:
-        if self.frozen is None or not self.pace or threading.current_thread() is threading.main_thread():
+        if self.snapshot is None or not self.pace or threading.current_thread() is threading.main_thread():
             return super().rows(start, stop)
         (before, during, after), self.pace = self.pace, ()
         self.step(before)
@@ -57,7 +57,7 @@ class Racing(Replay):
 
 
 def in_a_thread(function: Any) -> Any:
-    """The answer of a function that another thread calls."""
+    """Return what a function returns in another thread."""
     answer: list[Any] = []
     thread = threading.Thread(target=lambda: answer.append(function()))
     thread.start()
@@ -81,28 +81,28 @@ def same(left: Rows, right: Rows) -> bool:
     pace=st.tuples(*[st.integers(0, 12)] * 3),
 )
 @hypothesis_settings(deadline=None, max_examples=150)
-def test_a_frozen_memory_stays_as_it_was(
+def test_snapshot_is_unchanged_by_new_rows(
     chunk: int, capacity: int, envs: int, filled: int, bounds: tuple[int, int], earlier: int, pace: tuple[int, ...]
 ) -> None:
-    replay = Racing(capacity, SPEC, 0.9, 1, envs)
+    replay = Racing(capacity, SPEC, gamma=0.9, envs=envs)
     extend(replay, filled * envs)
     start, stop = sorted(min(bound, replay.settled) for bound in bounds)
     if stop <= max(start, replay.oldest):
         return
     expected = replay.rows(start, stop), replay.rows(replay.settled, replay.added)
-    frozen = replay.frozen = Frozen(replay)
+    snapshot = replay.snapshot = Snapshot(replay)
     replay.step(earlier)
     replay.pace = pace
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(background, "CHUNK", chunk)
-        found = in_a_thread(lambda: frozen.rows(start, stop))
+        patch.setattr(memory, "CHUNK", chunk)
+        found = in_a_thread(lambda: snapshot.rows(start, stop))
     assert same(found, expected[0])
-    assert same(frozen.rows(frozen.settled, frozen.added), expected[1])
+    assert same(snapshot.rows(snapshot.settled, snapshot.added), expected[1])
 
 
-def test_a_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer is held until the whole ring has been overwritten."""
-    replay, undisturbed = Replay(40, SPEC, 0.9), Replay(40, SPEC, 0.9)
+def test_checkpoint_holds_the_moment_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer is held until the entire ring has been overwritten."""
+    replay, undisturbed = Replay(40, SPEC, gamma=0.9), Replay(40, SPEC, gamma=0.9)
     extend(replay, 57)
     extend(undisturbed, 57)
     writer, held, order = Writer(tmp_path, replay), threading.Event(), list[str]()
@@ -127,21 +127,21 @@ def test_a_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path, monkeypatch:
     writer.close()
     assert not writer.is_busy()
     assert order == ["tables", "checkpoint"]
-    loaded = Replay(40, SPEC, 0.9)
+    loaded = Replay(40, SPEC, gamma=0.9)
     assert checkpoint.load(tmp_path, pytest.fail, loaded) is not None
     assert same(loaded.rows(0, 57), undisturbed.rows(0, 57))
 
     writer.save(Saved(157, {}, {}), lambda: None)
-    loaded = Replay(40, SPEC, 0.9)
+    loaded = Replay(40, SPEC, gamma=0.9)
     assert checkpoint.load(tmp_path, pytest.fail, loaded) is not None
     assert same(loaded.rows(0, 157), replay.rows(0, 157))
 
 
 def test_rows_added_while_a_thread_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without holding it: whatever the threads' order, what is loaded is what there was."""
-    monkeypatch.setattr(background, "CHUNK", 7)
-    monkeypatch.setattr(checkpoint, "SHARDS", 3)
-    replay = Replay(300, SPEC, 0.9)
+    """The writer is not held here: the result must not depend on the order of the threads."""
+    monkeypatch.setattr(memory, "CHUNK", 7)
+    monkeypatch.setattr(checkpoint, "MAX_SHARDS", 3)
+    replay = Replay(300, SPEC, gamma=0.9)
     writer = Writer(tmp_path, replay)
     for step in range(100, 1500, 100):
         extend(replay, step - replay.added)
@@ -151,24 +151,24 @@ def test_rows_added_while_a_thread_writes(tmp_path: Path, monkeypatch: pytest.Mo
             writer.keep(1)
             extend(replay, 1)
         writer.close()
-        loaded = Replay(300, SPEC, 0.9)
+        loaded = Replay(300, SPEC, gamma=0.9)
         saved = checkpoint.load(tmp_path, pytest.fail, loaded)
         assert saved is not None
         assert saved.step == step
         assert same(loaded.rows(0, step), expected)
 
 
-def test_an_empty_memory(tmp_path: Path) -> None:
-    writer = Writer(tmp_path, Replay(40, SPEC, 0.9))
+def test_empty_memory(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, Replay(40, SPEC, gamma=0.9))
     writer.begin(Saved(0, {}, {}), lambda: None)
     writer.save(Saved(1, {}, {}), lambda: None)
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["000000000000", "000000000001", "replay"]
 
 
 @pytest.mark.parametrize("following", ["save", "begin"])
-def test_an_error_is_raised_at_the_next_save(tmp_path: Path, following: str) -> None:
+def test_error_is_raised_at_the_next_save(tmp_path: Path, following: str) -> None:
     (tmp_path / "file").write_text("")
-    writer = Writer(tmp_path / "file" / "checkpoint", Replay(40, SPEC, 0.9))
+    writer = Writer(tmp_path / "file" / "checkpoint", Replay(40, SPEC, gamma=0.9))
     writer.begin(Saved(0, {}, {}), lambda: None)
     with pytest.raises(SmrlError, match=r"cannot write .*continues from the last checkpoint"):
         getattr(writer, following)(Saved(1, {}, {}), lambda: None)

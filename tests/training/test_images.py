@@ -66,7 +66,7 @@ def test_frames_that_do_not_fit_into_memory_are_in_a_file(tmp_path: Path, monkey
     here = smrl.train("dqn", "PongNoFrameskip-v4", **options, runs=tmp_path / "memory")
     monkeypatch.setattr(room, "_physical_memory", lambda: 79_000)
     messages: list[str] = []
-    monkeypatch.setattr("smrl.training.progress.Unfailing.say", lambda self, message: messages.append(message))
+    monkeypatch.setattr("smrl.training.progress.Unfailing.notify", lambda self, message: messages.append(message))
     folders: list[Path | None] = []
 
     def noted(spec: ArraySpec, count: int, folder: Path | None) -> np.ndarray:

@@ -246,7 +246,7 @@ def test_settings_and_versions_are_there(tmp_path: Path) -> None:
     assert [(row["run"], row["made with"]) for row in runs] == [(str(tmp_path / name), "1") for name in "ab"]
     (made,) = table(report, "runs", "Versions and machines")
     assert made["versions"] == "smrl 0.1.0, jax 0.10.2"
-    assert made["machine"] == "processor a processor, threads 1"
+    assert made["machine"] == "processor a processor, threads 1, backend cpu"
 
 
 def test_markdown_and_latex_escape() -> None:

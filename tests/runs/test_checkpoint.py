@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from smrl import runs
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint
@@ -182,9 +183,10 @@ def test_another_format_is_refused_and_kept(tmp_path: Path, number: int) -> None
     assert path.exists()
 
 
-def test_checkpoints_need_no_jax() -> None:
-    script = "import sys; sys.modules['jax'] = None; import smrl.runs.checkpoint"
-    subprocess.run([sys.executable, "-c", script], check=True)
+def test_runs_need_no_jax() -> None:
+    modules = ", ".join(f"smrl.runs.{file.stem}" for file in Path(runs.__path__[0]).glob("[a-z]*.py"))
+    assert "smrl.runs.doctor" in modules
+    subprocess.run([sys.executable, "-c", f"import sys; sys.modules['jax'] = None; import {modules}"], check=True)
 
 
 def test_kill_before_every_change_of_the_folder(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from written_runs import make_config
 import smrl
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
-from smrl.runs import checkpoint, identity
+from smrl.runs import checkpoint, config, identity
 from smrl.runs.checkpoint import Saved
 from smrl.runs.doctor import repair
 from smrl.runs.identity import canonical, digest
@@ -49,24 +49,24 @@ PLATFORM = {
 
 def test_written_config_is_read_and_compared(tmp_path: Path) -> None:
     run, chosen = RunDirectory(tmp_path), make_settings("sac", "Hopper-v4", seed=3)
-    config = run.write_config(chosen, SPEC, "0123", 2, PLATFORM)
-    assert run.read_config() == config
-    assert (config["threads"], config["settings"]["seed"], config["cpu"]) == (2, 3, "AMD")
-    assert Spec.from_json(config["spec"]) == SPEC
-    run.check_same_run(config, chosen, "0123")
-    run.check_same_run(config | {"env_source": None}, chosen, "0123")
+    written = run.write_config(chosen, SPEC, "0123", 2, PLATFORM)
+    assert run.read_config() == written
+    assert (written["threads"], written["settings"]["seed"], written["cpu"]) == (2, 3, "AMD")
+    assert Spec.from_json(written["spec"]) == SPEC
+    run.check_same_run(written, chosen, "0123")
+    run.check_same_run(written | {"env_source": None}, chosen, "0123")
     with pytest.raises(SmrlError, match="was just taken by a run with other settings"):
-        run.check_same_run(config, make_settings("sac", "Hopper-v4", seed=3, tau=0.01), "0123")
+        run.check_same_run(written, make_settings("sac", "Hopper-v4", seed=3, tau=0.01), "0123")
     with pytest.raises(SmrlError, match="the function that makes it has changed; give env_name= another name"):
-        run.check_same_run(config, chosen, None)
+        run.check_same_run(written, chosen, None)
 
 
 def test_changes_of_the_platform(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
-    config = run.write_config(make_settings("sac", "Hopper-v4"), SPEC, None, 1, PLATFORM)
-    assert run.changes(config, PLATFORM) == []
+    written = run.write_config(make_settings("sac", "Hopper-v4"), SPEC, None, 1, PLATFORM)
+    assert run.changes(written, PLATFORM) == []
     now = PLATFORM | {"versions": {"jax": "1.1", "numpy": "2", "new": "1"}, "switches": {"XLA_FLAGS": "x", "new": "y"}}
-    assert run.changes(config, now | {"cpu": "Intel", "backend": "gpu", "git_commit": "abc"}) == [
+    assert run.changes(written, now | {"cpu": "Intel", "backend": "gpu", "git_commit": "abc"}) == [
         "jax was 1 and is 1.1 now",
         "the processor was AMD and is Intel now",
         "the backend of JAX was cpu and is gpu now",
@@ -187,6 +187,21 @@ def test_order_of_creation_does_not_matter(tmp_path: Path) -> None:
         assert len(set(places.values())) == 4
         assert all(find(mine, DEFAULTS, runs) == places[str(mine)] for mine in several)
         assert len({place.parent for place in places.values()}) == 2  # the seeds of one identity stay together
+
+
+def test_start_reads_its_config_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once to find the run without a lock, and once more under its lock."""
+    read: list[str] = []
+
+    def counted(file: Path) -> str:
+        read.append(file.name)
+        return file.read_text()
+
+    monkeypatch.setattr(config, "read_text", counted)
+    smrl.train("ddpg", "Pendulum-v1", **SHORT, runs=tmp_path)
+    assert read == []
+    smrl.train("ddpg", "Pendulum-v1", **SHORT | {"steps": 40}, runs=tmp_path)
+    assert read == [CONFIG, CONFIG]
 
 
 @pytest.fixture(scope="module")

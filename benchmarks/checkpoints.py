@@ -24,7 +24,7 @@ WEIGHTS, TIMES = 1_000_000, 6
 
 
 def measure(quick: bool) -> list[Record]:
-    replay, records = Replay(CAPACITY, Spec(ArraySpec((OBS,)), Continuous(ACTION)), 0.99), list[Record]()
+    replay, records = Replay(CAPACITY, Spec(ArraySpec((OBS,)), Continuous(ACTION)), gamma=0.99), list[Record]()
     with tempfile.TemporaryDirectory() as folder:
         writer = Writer(Path(folder), replay)
         for total in TOTALS:

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.harness import Call, Record, cores, interleaved, median_of, ratio
 from benchmarks.peers import LIBRARIES, peers
-from smrl import machine
+from smrl import machine, runtime
 from smrl.envs import make as envs
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions
@@ -43,11 +43,11 @@ def training(reuse: int) -> Iterator[Trainer]:
         directory = RunDirectory.of(settings, session.runs)
         resources.enter_context(directory.locked())
         with contextlib.closing(make_env()) as env:
-            directory.write_config(settings, env.spec, None, machine.threads())
+            platform = runtime.platform_facts()
+            config = directory.write_config(settings, env.spec, None, machine.threads(), platform)
         progress = Board(quiet=True).progress("", 1)
-        trainer = Trainer(
-            settings, session, directory, make_env, progress, Callbacks(), SignalHandler(progress.notify), resources
-        )
+        signals = SignalHandler(progress.notify)
+        trainer = Trainer(settings, session, directory, config, make_env, progress, Callbacks(), signals, resources)
         advance(trainer, WARMUP + 10)
         yield trainer
 

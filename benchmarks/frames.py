@@ -48,7 +48,7 @@ def milliseconds(act: Callable[[], Any], times: int) -> list[float]:
 def memory(name: str) -> list[Record]:
     """A replay memory of frames."""
     spec, n_step, batch = MEMORIES[name]
-    replay = Replay(ROWS, spec, 0.99, n_step)
+    replay = Replay(ROWS, spec, gamma=0.99, n_step=n_step)
     images = np.random.default_rng(0).integers(0, 256, (50, *spec.obs.shape), np.uint8)
     action = spec.action.array.zeros()
 

@@ -30,7 +30,7 @@ def growth(name: str, kept: list[Replay]) -> list[Record]:
     spec, counts = MEMORIES[name]
     obs, action = np.ones(spec.obs.shape, spec.obs.dtype), np.ones_like(spec.action.array.zeros())
     before = resident()
-    replay, records = Replay(counts[-1], spec, 0.99), list[Record]()
+    replay, records = Replay(counts[-1], spec, gamma=0.99), list[Record]()
     kept.append(replay)
     for count in counts:
         while replay.added < count:

@@ -3,6 +3,11 @@
 import contextlib
 import ctypes
 import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -55,6 +60,29 @@ def switches() -> dict[str, str]:
     variables = {name: os.environ.get(name) or "not set" for name in VARIABLES}
     variables[library.SWITCH] = "native" if library.is_available() else "xla"
     return variables | {name: str(getattr(jax.config, name)) for name in SWITCHES if hasattr(jax.config, name)}
+
+
+def platform_facts() -> dict[str, Any]:
+    """Return what config.json records about the platform: versions, switches, processor and source. This starts JAX."""
+    packages = ("smrl", "jax", "jaxlib", "flax", "optax", "gymnasium", "mujoco", "numpy")
+    return {
+        "versions": {name: version(name) for name in packages} | {"python": platform.python_version()},
+        "switches": switches(),
+        "cpu": processor(),
+        "backend": backend(),
+        "machine": f"{platform.machine()} {platform.system()}",
+        "git_commit": _git_commit(),
+    }
+
+
+def _git_commit() -> str | None:
+    """Return the commit of this package's source, if it is run from a checkout."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        answer = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return answer.stdout.strip()
 
 
 def _keep_freed_memory() -> None:

@@ -5,6 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from smrl.runs.config import FORMAT, checksum
+from smrl.runs.paths import CONFIG, EVALUATIONS, TRAINING
+
 SETTINGS: dict[str, Any] = {
     "algorithm": "sac",
     "env": "Hopper-v4",
@@ -24,6 +27,25 @@ HYPER: dict[str, Any] = {
 }
 
 
+def make_config(settings: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return the content of a config.json with these settings."""
+    config: dict[str, Any] = {
+        "format": FORMAT,
+        "settings": settings,
+        "spec": {"obs": {}, "action": {}},
+        "env_source": None,
+        "threads": 1,
+        "versions": {"smrl": "0.1.0", "jax": "0.10.2"},
+        "switches": {},
+        "cpu": "a processor",
+        "backend": "cpu",
+        "machine": "x86_64 Linux",
+        "git_commit": None,
+    }
+    config |= changes
+    return config | {"checksum": checksum(config)}
+
+
 def write_run(
     folder: Path, evaluations: Iterable[tuple[int, float]], seconds: float | None = None, **changes: Any
 ) -> Path:
@@ -31,22 +53,12 @@ def write_run(
     folder.mkdir(parents=True)
     own = {name: changes.pop(name) for name in list(changes) if name in HYPER or name == "critics"}
     settings = SETTINGS | changes | {"hyper": HYPER | own}
-    config = {
-        "format": 3,
-        "settings": settings,
-        "spec": {"obs": {}, "action": {}},
-        "threads": 1,
-        "versions": {"smrl": "0.1.0", "jax": "0.10.2"},
-        "cpu": "a processor",
-    }
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / CONFIG).write_text(json.dumps(make_config(settings)))
     points = list(evaluations)
-    (folder / "evaluations.csv").write_text(
-        "step,episodes,mean\n" + "".join(f"{step},10,{mean}\n" for step, mean in points)
-    )
+    (folder / EVALUATIONS).write_text("step,episodes,mean\n" + "".join(f"{step},10,{mean}\n" for step, mean in points))
     if seconds is not None:
         rows = "".join(f"{step},{step * seconds}\n" for step, _ in points)
-        (folder / "training.csv").write_text("step,seconds\n" + rows)
+        (folder / TRAINING).write_text("step,seconds\n" + rows)
     return folder
 
 

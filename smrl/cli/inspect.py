@@ -9,7 +9,7 @@ import tyro
 from rich.markup import escape
 
 from smrl.cli.parsing import out, parse
-from smrl.runs.inspection import inspect
+from smrl.runs.doctor import examine
 
 
 @dataclass(frozen=True)
@@ -23,5 +23,5 @@ class Inspect:
 def run(words: Sequence[str]) -> None:
     """Parse, inspect, print."""
     command: Inspect = parse(words, "inspect", Inspect)
-    for line in inspect(command.run).lines():
+    for line in examine(command.run).lines():
         out.print(escape(line))

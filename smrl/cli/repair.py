@@ -9,7 +9,7 @@ import tyro
 from rich.markup import escape
 
 from smrl.cli.parsing import out, parse
-from smrl.runs.repair import repair
+from smrl.runs.doctor import repair
 
 
 @dataclass(frozen=True)

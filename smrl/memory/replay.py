@@ -1,13 +1,13 @@
 """The replay memory: a ring of transitions on the host that handles γ, n-step returns and time-outs.
 
-Rows are numbered from the first of the run and never renumbered; row i is stored in slot i % capacity. N environments
+Rows are numbered from the start of the run and never renumbered; row i is stored in slot i % capacity. N environments
 add their rows in turns, so row i belongs to environment i % N. An observation is stored once: the successor of row i is
 the observation of row i + N, except for the last row of an episode and for the newest N rows, whose successors are
 stored separately. Memory that was never written is never touched, so it costs nothing before it is used.
 
-Of an observation that is a stack of frames only the newest frame is stored (`smrl.memory.frames`); the older ones are
-those of rows i - N, i - 2N, … of the same episode, and before its start the first frame is repeated. So that the
-oldest rows have theirs, a few rows more are stored than are sampled.
+If an observation is a stack of frames, only its newest frame is stored (`smrl.memory.frames`). The older frames are
+those of rows i - N, i - 2N, … of the same episode; before its start the first frame is repeated. A few more rows are
+stored than are sampled, so that the oldest sampled rows have all their frames.
 """
 
 from pathlib import Path
@@ -16,19 +16,20 @@ from typing import Any, Literal
 import numpy as np
 
 from smrl.errors import require
-from smrl.memory.frames import Plain, Stacked, allocate
+from smrl.memory.frames import PlainFrames, StackedFrames, allocate
 from smrl.types import Spec, Transition
 
 Rows = dict[str, np.ndarray[Any, Any]]
 Windows = Literal["partial", "full"]
-TRIALS = 30  # to draw a whole window
+MAX_RESAMPLES = 30  # attempts to draw full n-step windows before all of them are searched for
+CHUNK = 10_000  # rows that a snapshot copies at a time
 
 
 class Replay:
-    """Uniform replay over all rows that are still there.
+    """Uniform replay over all rows that are still stored.
 
-    An n-step window is cut at the end of its episode and at the newest row; with ``windows`` "full" only rows that
-    have n steps left are drawn. A ``folder`` is where the observations are stored in place of the machine's memory.
+    An n-step window ends early at the end of its episode and at the newest row. With ``windows="full"`` only rows that
+    have n steps left are drawn. With a ``folder`` the observations are stored on disk instead of in memory.
 
     >>> from smrl.types import ArraySpec, Continuous
     >>> replay = Replay(100, Spec(ArraySpec((1,)), Continuous(1)), gamma=0.9)
@@ -41,6 +42,7 @@ class Replay:
         self,
         capacity: int,
         spec: Spec,
+        *,
         gamma: float,
         n_step: int = 1,
         envs: int = 1,
@@ -51,29 +53,33 @@ class Replay:
         self.added = 0
         self._sampled, self._stack = capacity, spec.obs.stack
         self.capacity = capacity = capacity + (self._stack - 1) * envs  # rows that are stored
-        self._frames = Stacked(spec.obs) if self._stack > 1 else Plain(spec.obs)
+        self._frames = StackedFrames(spec.obs) if self._stack > 1 else PlainFrames(spec.obs)
         self._rows: Rows = {
             "obs": allocate(self._frames.stored, capacity, folder),
             "action": spec.action.array.zeros(capacity),
             "reward": np.zeros(capacity, np.float32),
             "terminated": np.zeros(capacity, np.bool_),
-            "last": np.zeros(capacity, np.bool_),  # of its episode, by termination or time-out
+            "last": np.zeros(capacity, np.bool_),  # whether its episode ends here, by termination or time-out
         }
         self._successors: dict[int, np.ndarray] = {}  # row → what was observed after it
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row."""
+        """Return the bytes of one row."""
         return sum(values.nbytes for values in self._rows.values()) // self.capacity
 
     @property
     def oldest(self) -> int:
-        """The first row that is still stored."""
+        """Return the number of the first row that is still stored."""
         return max(0, self.added - self.capacity)
 
     @property
     def settled(self) -> int:
-        """The first row that may still change: `cut` may make the newest row of an environment an episode's last."""
+        """Return the number of the first row that may still change.
+
+        Rows before it are final until the ring overwrites them. The newest row of each environment is not: `cut` may
+        still end its episode there.
+        """
         return max(self.oldest, self.added - self.envs)
 
     def add(
@@ -112,15 +118,15 @@ class Replay:
         end_slots = slots if end is first else self._slots(end)
         after = end + self.envs
 
-        obs = self._frames.joined(rows["obs"], slots)
-        next_obs = self._frames.joined(rows["obs"], [*end_slots, after % self.capacity][1:])
+        obs = self._frames.build(rows["obs"], slots)
+        next_obs = self._frames.build(rows["obs"], [*end_slots, after % self.capacity][1:])
         for index in (rows["last"].take(end_slots[-1]) | (after >= self.added)).nonzero()[0].tolist():
             row = int(end[index])
             self._frames.replace(next_obs, index, self._successors[row])
             if rows["terminated"][row % self.capacity]:
                 discount[index] = 0
 
-        batch: tuple[Any, ...] = (  # JAX takes NumPy's arrays as they are
+        batch: tuple[Any, ...] = (  # JAX accepts NumPy arrays as they are
             obs,
             rows["action"].take(slots[-1], axis=0),
             reward.astype(np.float32, copy=False),
@@ -130,28 +136,29 @@ class Replay:
         return Transition(*(field.reshape(rounds, batch_size, *field.shape[1:]) for field in batch))
 
     def _draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
-        """The first rows of windows."""
+        """Draw the first rows of windows."""
         oldest = max(0, self.added - self._sampled)
         first = generator.integers(oldest, self.added, size=count)
         if self.windows == "partial" or self.n_step == 1:
             return first
-        for _ in range(TRIALS):
-            short = np.flatnonzero(~self._is_whole(first))
+        for _ in range(MAX_RESAMPLES):
+            short = np.flatnonzero(~self._is_full(first))
             if not short.size:
                 return first
             first[short] = generator.integers(oldest, self.added, size=short.size)
         # Few rows have n steps left: find them all.
-        whole = np.flatnonzero(self._is_whole(np.arange(oldest, self.added))) + oldest
+        full = np.flatnonzero(self._is_full(np.arange(oldest, self.added))) + oldest
         require(
-            whole.size > 0, f"no episode so far has {self.n_step} steps: lower --n-step, or choose --windows partial."
+            full.size > 0, f"no episode so far has {self.n_step} steps: lower --n-step, or choose --windows partial."
         )
-        return whole[generator.integers(whole.size, size=count)]
+        return full[generator.integers(full.size, size=count)]
 
-    def _is_whole(self, first: np.ndarray) -> np.ndarray:
+    def _is_full(self, first: np.ndarray) -> np.ndarray:
+        """Return whether each row has n steps left, itself included."""
         return self._follow(first, first % self.capacity)[0] - first == (self.n_step - 1) * self.envs
 
     def _follow(self, first: np.ndarray, slot: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The last row of the window from each row, given with its slot, the discounted sum of its rewards, and γⁿ."""
+        """Return the last row of each window, the discounted sum of its rewards, and γⁿ; ``slot`` is that of first."""
         rows, end = self._rows, first
         reward = rows["reward"].take(slot)
         discount = np.full(len(first), self.gamma, np.float32)
@@ -163,7 +170,7 @@ class Replay:
         return end, reward, discount
 
     def _slots(self, row: np.ndarray) -> list[np.ndarray]:
-        """The slots of all frames in the stack that a row observes, the oldest frame first and the newest last."""
+        """Return the slots of the frames in the stack that each row observes, from the oldest frame to the newest."""
         observed = [row]
         for _ in range(1, self._stack):
             before = observed[0] - self.envs
@@ -172,9 +179,9 @@ class Replay:
         return [row % self.capacity for row in observed]
 
     def rows(self, start: int, stop: int) -> Rows:
-        """The rows from start to stop that are still there, as arrays for `restore`.
+        """Return the rows from start to stop that are still stored, as arrays for `restore`.
 
-        Below `settled` the answer for the same rows is always the same.
+        For rows below `settled` the result never changes.
         """
         numbers = np.arange(max(start, self.oldest), stop)
         rows = {name: values[numbers % self.capacity] for name, values in self._rows.items()}
@@ -186,13 +193,70 @@ class Replay:
         }
 
     def restore(self, saved: Rows) -> None:
-        """Append what `rows` gave; the memory can be sampled once all rows up to the newest are back."""
+        """Append what `rows` returned; the memory can be sampled once all rows up to the newest are back."""
         numbers = np.arange(len(saved["reward"])) + saved["start"]
-        # Only checkpoints of format 1 have it: the episodes of the rows before these may have been cut meanwhile.
-        cut = saved.get("last_before", np.zeros(0, np.bool_))
-        self._rows["last"][(saved["start"] - len(cut) + np.arange(len(cut))) % self.capacity] = cut
         for name, values in self._rows.items():
             values[numbers % self.capacity] = saved[name]
         self.added = int(saved["start"]) + len(numbers)
         successors = self._successors | dict(zip(saved["successor_rows"].tolist(), saved["successors"], strict=True))
         self._successors = {row: obs for row, obs in successors.items() if row >= self.oldest}
+
+
+class Snapshot:
+    """A replay memory as it was at one moment, to be read by another thread while rows are added.
+
+    Rows below `settled` change only when the ring overwrites them. Rows that are about to be overwritten are therefore
+    copied first (`keep`), and the reader takes them from these copies. It needs no lock.
+    """
+
+    def __init__(self, replay: Replay) -> None:
+        self.capacity, self.added, self.row_bytes = replay.capacity, replay.added, replay.row_bytes
+        self.oldest, self.settled = replay.oldest, replay.settled
+        self._replay = replay
+        self._tail = replay.rows(replay.settled, replay.added)
+        self._copies: dict[int, Rows] = {}
+        self._kept = self.oldest  # rows from `oldest` to here are in `_copies`
+
+    def keep(self, count: int) -> None:
+        """Copy the rows that the next ``count`` ones will overwrite; the adding thread calls this before it adds."""
+        stop = min(self._replay.added + count - self.capacity, self.settled)
+        for row in range(self._kept, stop):
+            self._copies[row] = self._replay.rows(row, row + 1)
+        self._kept = max(self._kept, stop)  # last, because the reader takes rows below it from `_copies`
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """Return what `Replay.rows` would have returned at that moment; called by the reading thread."""
+        if start >= self.settled:
+            return self._tail
+        begin = max(start, self.oldest)
+        return _concatenate([self._chunk(first, min(first + CHUNK, stop)) for first in range(begin, stop, CHUNK)])
+
+    def _chunk(self, start: int, stop: int) -> Rows:
+        while True:
+            try:
+                read = self._replay.rows(min(max(self._kept, start), stop), stop)
+            except KeyError:  # a row was overwritten after its fields were read and before its successor was
+                continue
+            # Looked up after reading: whatever was overwritten in the meantime lies below it.
+            kept = min(max(self._kept, start), stop)
+            return _concatenate([*(self._copies[row] for row in range(start, kept)), _since(read, kept, stop)])
+
+
+def _concatenate(parts: list[Rows]) -> Rows:
+    """Join consecutive rows."""
+    if len(parts) == 1:
+        return parts[0]
+    successors = [part["successors"] for part in parts if len(part["successors"])] or [parts[0]["successors"]]
+    joined = {
+        name: np.concatenate([part[name] for part in parts]) for name in parts[0].keys() - {"start", "successors"}
+    }
+    joined |= {"start": parts[0]["start"], "successors": np.concatenate(successors)}
+    return {name: joined[name] for name in parts[0]}  # in the same order, so that files have the same bytes
+
+
+def _since(rows: Rows, start: int, stop: int) -> Rows:
+    """Drop the rows before ``start`` from rows that end at ``stop``."""
+    surplus, apart = len(rows["reward"]) - (stop - start), rows["successor_rows"] >= start
+    parts = {"successor_rows": rows["successor_rows"][apart], "successors": rows["successors"][apart]}
+    parts["start"] = np.array(start)
+    return {name: parts[name] if name in parts else values[surplus:] for name, values in rows.items()}

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smrl.errors import SmrlError
-from smrl.runs.config import read_config
 from smrl.runs.identity import flat
-from smrl.runs.tables import CsvLog, lines_until
+from smrl.runs.paths import RunDirectory
+from smrl.runs.records import CsvLog, lines_until
 
 FILE = "batch_fit.csv"
 MEASURES = ("batch_fixed", "batch_moving", "held_out_fixed", "held_out_moving")  # RMS TD errors
@@ -54,5 +54,5 @@ def read(run: Path, updates: Sequence[int], batches: int) -> list[Fit]:
         wanted = [(step, batch, number) for batch in range(batches) for number in times]
         if rows.keys() >= set(wanted):
             errors = np.array([rows[row] for row in wanted]).reshape(batches, len(times), len(MEASURES))
-            found.append(Fit(flat(read_config(run)["settings"]), step, times, errors))
+            found.append(Fit(flat(RunDirectory(run).read_config()["settings"]), step, times, errors))
     return found

@@ -16,7 +16,8 @@ from smrl.report.statistics import mean_sd
 from smrl.report.summary import Row
 from smrl.report.text import spread
 from smrl.runs.config import read_text
-from smrl.runs.records import EVALUATIONS, Record
+from smrl.runs.paths import EVALUATIONS
+from smrl.runs.records import Record
 
 
 class Bias(NamedTuple):

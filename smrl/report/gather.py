@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smrl.errors import SmrlError, require
-from smrl.runs.config import CONFIG, read_config, read_text
-from smrl.runs.records import EVALUATIONS, Record, read_run
-
-TRAINING = "training.csv"
+from smrl.runs.config import read_text
+from smrl.runs.paths import CONFIG, EVALUATIONS, TRAINING, RunDirectory
+from smrl.runs.records import Record, read_run
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,7 @@ def _places(folders: Iterable[Path]) -> list[Path]:
 
 
 def _read(path: Path) -> Run:
-    config, record = read_config(path), read_run(path)
+    config, record = RunDirectory(path).read_config(), read_run(path)
     require(
         bool(np.isfinite(record.returns).all()),
         f"{path / EVALUATIONS} holds a return that is no finite number; check the environment, or leave the run out.",

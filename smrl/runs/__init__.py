@@ -1,1 +1,1 @@
-"""What a run is on disk and in words."""
+"""What a run is on disk. Imports no JAX."""

@@ -1,4 +1,4 @@
-"""Writing files so that a kill at any moment leaves the old or the new, never half of it."""
+"""Write files so that a kill at any moment leaves the old or the new content, never a mixture."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ CONTINUES = (
 
 @contextmanager
 def writing(what: Path, advice: str = CONTINUES) -> Iterator[None]:
-    """Turn a full or unwritable disk into one sentence."""
+    """Turn a full or unwritable disk into an SmrlError."""
     try:
         yield
     except OSError as error:
@@ -28,10 +28,10 @@ def writing(what: Path, advice: str = CONTINUES) -> Iterator[None]:
 
 def sync(path: Path) -> None:
     """Wait until a file or folder is on the disk."""
-    folder = path.is_dir()
-    if folder and not hasattr(os, "O_DIRECTORY"):
+    is_folder = path.is_dir()
+    if is_folder and not hasattr(os, "O_DIRECTORY"):
         return  # Windows cannot open a folder
-    descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)  # Windows flushes only what may be written
+    descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)  # Windows flushes only writable files
     try:
         os.fsync(descriptor)
     finally:
@@ -39,7 +39,7 @@ def sync(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file as a whole."""
+    """Replace the content of a file."""
     new = path.with_name(f".{path.name}.new")
     new.write_bytes(content)
     sync(new)
@@ -48,7 +48,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
-    """Write arrays as an .npz file, atomically and without pickle; answer its checksum."""
+    """Write arrays as an .npz file, atomically and without pickle; return its checksum."""
     new = path.with_name(f".{path.name}.new")
     with new.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
@@ -66,13 +66,13 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def discard(path: Path) -> None:
-    """Delete a file, a folder or a link; what a link points to is left alone."""
+    """Delete a file, a folder or a link, but not what a link points to."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -80,9 +80,9 @@ def discard(path: Path) -> None:
 
 
 def links(run: Path) -> list[Path]:
-    """The links in a run's folder, which would lead out of it what is written and deleted there.
+    """Return the links in a run's folder, through which files outside it could be written or deleted.
 
-    Not those in the folder of W&B, which makes some and in which smrl itself writes nothing.
+    Links in the folder of W&B do not count: W&B makes some itself, and smrl writes nothing there.
     """
     found = []
     for place, folders, names in os.walk(run):

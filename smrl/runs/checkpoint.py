@@ -1,35 +1,44 @@
 """Save a run and continue it bit for bit.
 
     checkpoint/
-      replay/rows-000000000000-000000005000.npz            rows of the replay memory that no longer change
+      replay/rows-000000000000-000000005000.npz            shards: rows of the replay memory that no longer change
       000000005000/arrays.npz, tail.npz, manifest.json     a checkpoint: its arrays, the newest rows of the replay
                                                            memory, its facts and the checksums of its files
 
-A checkpoint is made aside and renamed into place, so it is there as a whole or not at all; the one before it is
-kept. It costs what is new: shards that an earlier checkpoint wrote are only named again, unless they became many and
-are merged.
-
-Format 1, which is still read, had no tail: its shards ended with the newest row and said which of the rows before
-them had become the last of their episode.
+A checkpoint is written to a temporary folder that is then renamed, so it is there completely or not at all. The one
+before it is kept. Only what is new is written: a shard of an earlier checkpoint is only listed again, until there are
+too many shards and some are merged.
 """
 
+import hashlib
+import json
+import math
 import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from smrl.errors import SmrlError
-from smrl.memory.replay import Replay, Rows
-from smrl.runs import manifests
-from smrl.runs.atomic import discard, load_arrays, save_arrays, sync, writing
-from smrl.runs.manifests import FORMAT
-from smrl.runs.shards import Shard, needed, plan
+from smrl.memory.replay import Replay, Snapshot
+from smrl.runs.atomic import checksum, discard, load_arrays, save_arrays, sync, write_atomically, writing
+from smrl.runs.config import other_version
 
-KEPT = 2  # checkpoints
-SHARDS = 50  # of a checkpoint, at most, unless one would be too large for it
+FORMAT = 3
+MANIFEST, ARRAYS, TAIL, REPLAY = "manifest.json", "arrays.npz", "tail.npz", "replay"
+KEPT = 2  # checkpoints that are kept
+MAX_SHARDS = 50  # shards per checkpoint, unless they would be larger than LARGEST_SHARD
+LARGEST_SHARD = 2**28  # bytes; a shard is in memory while it is written or read
+DAMAGE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # what reading a damaged checkpoint may raise
+
+Manifest = dict[str, Any]
+Shard = tuple[int, int]  # its first row, and the row after its last
+
+# rows-… holds settled rows, kept-… all rows that a repair has kept.
+_SHARD_NAME = re.compile(r"(rows|kept)-\d{12,}-\d{12,}\.npz", re.ASCII)
 
 
 class Saved(NamedTuple):
@@ -38,137 +47,224 @@ class Saved(NamedTuple):
     step: int
     arrays: dict[str, np.ndarray]
     facts: dict[str, Any]  # JSON
-    format: int = FORMAT
 
 
-class Memory(Protocol):
-    """What a checkpoint needs of a replay memory."""
-
-    capacity: int
-    added: int
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one row."""
-
-    @property
-    def oldest(self) -> int:
-        """The first row that is still there."""
-
-    @property
-    def settled(self) -> int:
-        """The first row that may still change."""
-
-    def rows(self, start: int, stop: int) -> Rows:
-        """The rows from start to stop."""
-
-
-def save(folder: Path, saved: Saved, replay: Memory) -> None:
-    """Write a checkpoint; a step that has one already is left alone."""
-    place = folder / f"{saved.step:012d}"
-    if place.exists():
+def save(folder: Path, saved: Saved, replay: Replay | Snapshot) -> None:
+    """Write a checkpoint, unless this step has one already."""
+    path = folder / f"{saved.step:012d}"
+    if path.exists():
         return
     with writing(folder):
         shards = _save_shards(folder, replay)
-        aside = folder / ".new"
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
-        body = {
+        new = folder / ".new"
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir()
+        manifest = {
             "format": FORMAT,
             "step": saved.step,
-            "arrays": save_arrays(aside / "arrays.npz", saved.arrays),
-            "tail": save_arrays(aside / "tail.npz", replay.rows(replay.settled, replay.added)),
+            "arrays": save_arrays(new / ARRAYS, saved.arrays),
+            "tail": save_arrays(new / TAIL, replay.rows(replay.settled, replay.added)),
             "replay": shards,
-            "sizes": {name: (folder / "replay" / name).stat().st_size for name in shards},
+            "sizes": {name: (folder / REPLAY / name).stat().st_size for name in shards},
             "facts": saved.facts,
         }
-        manifests.write(aside, body)
-        os.rename(aside, place)
+        write_manifest(new, manifest)
+        os.rename(new, path)
         sync(folder)
-        _forget_old(folder)
+        _discard_old(folder)
 
 
 def load(folder: Path, notify: Callable[[str], None], replay: Replay | None = None) -> Saved | None:
-    """Read the newest whole checkpoint, and its rows into the empty replay memory if given; None without one."""
-    places = manifests.places(folder)
+    """Read the newest intact checkpoint; return None without any.
+
+    If an empty replay memory is given, its rows are restored, and newer checkpoints that are damaged are deleted.
+    """
+    paths = checkpoints(folder)
     damaged: dict[Path, str] = {}
-    for place in reversed(places):
+    for path in reversed(paths):
         try:
-            body = manifests.read(place)
-            rows = manifests.row_files(place, body) if replay else {}
-            files = {place / "arrays.npz": body["arrays"], **rows}
-            if reason := next(filter(None, (manifests.damage(*file) for file in files.items())), None):
+            manifest = read_manifest(path)
+            rows = row_files(path, manifest) if replay else {}
+            if reason := find_damage({path / ARRAYS: manifest["arrays"], **rows}):
                 raise ValueError(reason)
-        except manifests.DAMAGE as error:
-            damaged[place] = str(error)
+        except DAMAGE as error:
+            damaged[path] = str(error)
             continue
         for other, why in damaged.items():
             notify(f"checkpoint {other} is damaged ({why}); using the one before it.")
             if replay:
                 discard(other)
         if replay:
-            for path in rows:
-                replay.restore(load_arrays(path))
-        return Saved(body["step"], load_arrays(place / "arrays.npz"), body["facts"], body["format"])
-    if places:
+            for file in rows:
+                replay.restore(load_arrays(file))
+        return Saved(manifest["step"], load_arrays(path / ARRAYS), manifest["facts"])
+    if paths:
         raise _all_damaged(folder, damaged)
     return None
 
 
 def newest_step(folder: Path) -> int | None:
-    """Step of the newest checkpoint whose arrays are whole; None without one."""
-    return next(
-        (int(place.name) for place in reversed(manifests.places(folder)) if manifests.has_whole_arrays(place)), None
-    )
+    """Return the step of the newest checkpoint whose arrays are intact; None without one."""
+    return next((int(path.name) for path in reversed(checkpoints(folder)) if has_intact_arrays(path)), None)
 
 
 def _all_damaged(folder: Path, damaged: dict[Path, str]) -> SmrlError:
-    """What to do where no checkpoint is whole."""
     run, reasons = folder.parent, ", ".join(dict.fromkeys(damaged.values()))
-    if any(map(manifests.has_whole_arrays, damaged)):
+    if any(map(has_intact_arrays, damaged)):
         return SmrlError(
-            f"the replay memory of every checkpoint in {folder} is damaged ({reasons}): smrl repair {run} lets "
-            "the run go on without the damaged rows."
+            f"the replay memory of every checkpoint in {folder} is damaged ({reasons}): smrl doctor {run} --repair "
+            "continues the run without the damaged rows."
         )
     return SmrlError(
         f"every checkpoint in {folder} is damaged ({reasons}): restore the files from a copy, or move {run} out of the "
-        "runs folder to train anew."
+        "runs folder to train it again."
     )
 
 
-def _save_shards(folder: Path, replay: Memory) -> dict[str, str]:
-    """Write the rows that have settled since the newest checkpoint; answer the checksums of all shards by name."""
-    (folder / "replay").mkdir(parents=True, exist_ok=True)
-    newest = manifests.newest(folder)
-    known: dict[str, str] = {}
-    if newest and newest["format"] == FORMAT:
-        known = {name: digest for name, digest in newest["replay"].items() if name.startswith("rows-")}
-    shards, limit = {}, max(SHARDS, needed(replay.capacity, replay.row_bytes))
-    for start, stop in plan(map(_shard, known), replay.oldest, replay.settled, replay.capacity, limit):
+def _discard_old(folder: Path) -> None:
+    """Delete old checkpoints, and the shards that no remaining one lists."""
+    paths = checkpoints(folder)
+    for path in paths[:-KEPT]:
+        discard(path)
+    kept = filter(None, map(read_manifest_if_intact, paths[-KEPT:]))
+    listed = {name for manifest in kept for name in manifest["replay"]}
+    for shard in (folder / REPLAY).iterdir():
+        if shard.name not in listed:
+            discard(shard)
+
+
+# Manifests: the files of a checkpoint with their checksums, and its facts
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints in a folder, oldest first."""
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path for path in found if re.fullmatch(r"\d{12,}", path.name, re.ASCII))
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read the manifest of a checkpoint; raise one of DAMAGE if it is damaged."""
+    stored = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    manifest: Manifest = stored["body"]
+    if stored["checksum"] != _digest(manifest):
+        raise ValueError(f"{MANIFEST} has a wrong checksum")
+    if manifest["format"] != FORMAT:
+        raise other_version(f"checkpoint {path}")
+    if manifest["step"] != int(path.name):
+        raise ValueError(f"{MANIFEST} belongs to step {manifest['step']!r}")
+    for name in manifest["replay"]:
+        if not _SHARD_NAME.fullmatch(name):  # a name in a downloaded run must not lead out of its folder
+            raise ValueError(f"{MANIFEST} names a file {name!r}")
+    return manifest
+
+
+def read_manifest_if_intact(path: Path) -> Manifest | None:
+    """Read the manifest of a checkpoint; return None if it is damaged."""
+    try:
+        return read_manifest(path)
+    except DAMAGE:
+        return None
+
+
+def newest_manifest(folder: Path) -> Manifest | None:
+    """Return the newest intact manifest, even if the checkpoint's other files are damaged."""
+    return next(filter(None, map(read_manifest_if_intact, reversed(checkpoints(folder)))), None)
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Write or replace the manifest of a checkpoint."""
+    stored = {"checksum": _digest(manifest), "body": manifest}
+    write_atomically(path / MANIFEST, json.dumps(stored, indent=1).encode())
+
+
+def row_files(path: Path, manifest: Manifest) -> dict[Path, str]:
+    """Return the files with a checkpoint's rows and their checksums, oldest rows first."""
+    shards = {path.parent / REPLAY / name: digest for name, digest in sorted(manifest["replay"].items())}
+    return shards if manifest["tail"] is None else {**shards, path / TAIL: manifest["tail"]}  # None after a repair
+
+
+def find_damage(files: dict[Path, str]) -> str | None:
+    """Describe the first of these files that does not have its checksum; return None if all do."""
+    for file, digest in files.items():
+        try:
+            if checksum(file) != digest:
+                return f"{file.name} has a wrong checksum"
+        except OSError as error:
+            return f"{file.name}: {error.strerror}"
+    return None
+
+
+def has_intact_arrays(path: Path) -> bool:
+    """Return whether manifest and arrays of a checkpoint are intact, whatever the state of its replay memory."""
+    manifest = read_manifest_if_intact(path)
+    return manifest is not None and find_damage({path / ARRAYS: manifest["arrays"]}) is None
+
+
+def _digest(manifest: Manifest) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+# Shards: which rows of the replay memory share a file, so that there are few files and no row is written often
+
+
+def _save_shards(folder: Path, replay: Replay | Snapshot) -> dict[str, str]:
+    """Write the rows that have settled since the newest checkpoint; return the checksums of all shards by name."""
+    (folder / REPLAY).mkdir(parents=True, exist_ok=True)
+    newest = newest_manifest(folder) or {"replay": {}, "sizes": {}}
+    known = {name: digest for name, digest in newest["replay"].items() if name.startswith("rows-")}
+    # A shard holds at most 8 / limit of the memory, see plan_shards.
+    limit = max(MAX_SHARDS, math.ceil(8 * replay.capacity * replay.row_bytes / LARGEST_SHARD))
+    shards = {}
+    for start, stop in plan_shards(map(shard_bounds, known), replay.oldest, replay.settled, replay.capacity, limit):
         name = f"rows-{start:012d}-{stop:012d}.npz"
-        path = folder / "replay" / name
-        is_there = name in known and newest and _has_size(path, newest.get("sizes", {}).get(name))
-        shards[name] = known[name] if is_there else save_arrays(path, replay.rows(start, stop))
-    sync(folder / "replay")
+        path = folder / REPLAY / name
+        is_saved = name in known and path.is_file() and path.stat().st_size == newest["sizes"][name]
+        shards[name] = known[name] if is_saved else save_arrays(path, replay.rows(start, stop))
+    sync(folder / REPLAY)
     return shards
 
 
-def _has_size(path: Path, size: int | None) -> bool:
-    """Whether a shard's file is there, of the size that it was written with where that is known."""
-    return path.is_file() and size in (None, path.stat().st_size)
-
-
-def _shard(name: str) -> Shard:
+def shard_bounds(name: str) -> Shard:
+    """Return the rows that a shard holds, by its name."""
     _, start, stop = name.removesuffix(".npz").split("-")
     return int(start), int(stop)
 
 
-def _forget_old(folder: Path) -> None:
-    places = manifests.places(folder)
-    for place in places[:-KEPT]:
-        discard(place)
-    kept = filter(None, map(manifests.read_if_whole, places[-KEPT:]))
-    named = {name for body in kept for name in body["replay"]}
-    for shard in (folder / "replay").iterdir():
-        if shard.name not in named:
-            discard(shard)
+def plan_shards(saved: Iterable[Shard], oldest: int, stop: int, capacity: int, limit: int) -> list[Shard]:
+    """Return at most ``limit`` shards that hold the rows from ``oldest`` to ``stop``, keeping saved ones if possible.
+
+    Each holds at most the fraction 8 / limit of the memory, because a shard is copied to be written, and stays on disk
+    until its last row has left the memory.
+
+    >>> plan_shards([(0, 30), (30, 31)], oldest=0, stop=32, capacity=100, limit=3)
+    [(0, 30), (30, 31), (31, 32)]
+    >>> plan_shards([(0, 30), (30, 31), (31, 32)], oldest=0, stop=33, capacity=100, limit=3)
+    [(0, 30), (30, 33)]
+    """
+    largest = 8 * capacity // limit + 1
+    shards = sorted(shard for shard in saved if shard[1] > oldest)
+    begin = shards[-1][1] if shards else oldest
+    shards += [(start, min(start + largest, stop)) for start in range(begin, stop, largest)]
+    while len(shards) > limit:
+        first, last = _cheapest_merger(shards, oldest, largest)
+        shards[first : last + 1] = [(max(shards[first][0], oldest), shards[last][1])]
+    return shards
+
+
+def _cheapest_merger(shards: list[Shard], oldest: int, largest: int) -> tuple[int, int]:
+    """Return the first and last of the neighbours whose union exceeds the largest of them by the greatest factor.
+
+    Each time a row is written again, its shard has grown by that factor, so it is written about log(rows) times. There
+    are always such neighbours: if any two held more than ``largest`` rows, there would be fewer shards than the limit.
+    """
+    sizes = [stop - max(start, oldest) for start, stop in shards]
+    share, best = 1.0, (0, 0)
+    for first in range(len(sizes) - 1):
+        rows = most = sizes[first]
+        for last in range(first + 1, len(sizes)):
+            rows, most = rows + sizes[last], max(most, sizes[last])
+            if rows > largest:
+                break
+            if most / rows < share:
+                share, best = most / rows, (first, last)
+    return best

@@ -1,72 +1,74 @@
-"""The run directory: the interface between training, continuing and reporting.
+"""The folder of a run, and the files in it: the interface between training, continuing and reporting.
 
 runs/<env>/<label>/seed<k>/      the label is readable; the settings in config.json decide which run it is
   config.json       everything needed to repeat the run
-  evaluations.csv   returns of the greedy policy; no wall-clock, so a continued run's file is byte-identical
+  evaluations.csv   returns of the greedy policy, without times, so that the file of a continued run is byte-identical
   training.csv      losses, values, seconds
   tensorboard/      the same as event files
   checkpoint/       see checkpoint.py
 """
 
 import json
-import platform
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
+from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import filelock
 
-from smrl import machine, runtime
 from smrl.errors import SmrlError, require
-from smrl.runs import config as formats
-from smrl.runs import identity
+from smrl.runs import checkpoint, identity
 from smrl.runs.atomic import links, write_atomically, writing
-from smrl.settings import Settings, from_json, names
-from smrl.types import Spec
+from smrl.runs.config import FORMAT, check_config, checksum, read_config
+
+if TYPE_CHECKING:
+    from smrl.settings import Settings
+    from smrl.types import Spec
+
+CONFIG, EVALUATIONS, TRAINING = "config.json", "evaluations.csv", "training.csv"
+CHECKPOINT, TENSORBOARD, LOCK = "checkpoint", "tensorboard", ".lock"
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """The files of a run."""
+    """The folder of one run."""
 
     path: Path
 
     @classmethod
-    def of(cls, settings: Settings[Any], runs: Path) -> "RunDirectory":
-        """The folder of the run with these settings, or the one that it will have."""
-        return cls(identity.find(settings.to_json(), names(settings.algorithm), runs))
+    def of(cls, settings: "Settings[Any]", runs: Path) -> "RunDirectory":
+        """Return the folder of the run with these settings, or the one that it will have."""
+        return cls(find(settings.to_json(), _defaults(settings), runs))
 
     @property
     def config(self) -> Path:
-        """Everything needed to repeat the run."""
-        return self.path / "config.json"
+        """Return the file with everything needed to repeat the run."""
+        return self.path / CONFIG
 
     @property
     def evaluations(self) -> Path:
-        """Returns of the greedy policy."""
-        return self.path / "evaluations.csv"
+        """Return the file with the returns of the greedy policy."""
+        return self.path / EVALUATIONS
 
     @property
     def training(self) -> Path:
-        """Losses, values and seconds."""
-        return self.path / "training.csv"
+        """Return the file with losses, values and seconds."""
+        return self.path / TRAINING
 
     @property
     def checkpoint(self) -> Path:
-        """The newest checkpoints."""
-        return self.path / "checkpoint"
+        """Return the folder of the checkpoints."""
+        return self.path / CHECKPOINT
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out; the lock of a process that was killed is void."""
+        """Keep other processes out; the lock of a process that was killed no longer counts."""
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            self._refuse_foreign()
-            lock = filelock.FileLock(self.path / ".lock")
+            self._refuse_foreign_files()
+            lock = filelock.FileLock(self.path / LOCK)
             try:
                 lock.acquire(timeout=0)
             except filelock.Timeout:
@@ -74,85 +76,114 @@ class RunDirectory:
         with lock:
             yield
 
-    def _refuse_foreign(self) -> None:
-        """Refuse links, and folders where files belong or the reverse, before anything is written or deleted."""
+    def _refuse_foreign_files(self) -> None:
+        """Refuse links, and folders instead of files or the reverse, before anything is written or deleted."""
         for link in links(self.path):
-            raise SmrlError(f"{link} is a link; put what it points to in its place, for a run's files must be its own.")
-        for file in (self.config, self.evaluations, self.training, self.path / ".lock"):
+            raise SmrlError(f"{link} is a link; replace it by what it points to, because a run must own its files.")
+        for file in (self.config, self.evaluations, self.training, self.path / LOCK):
             require(not file.is_dir(), f"{file} is a folder where a file belongs; move it elsewhere.")
         folder = self.checkpoint
         require(folder.is_dir() or not folder.exists(), f"{folder} is a file, not a folder; move it elsewhere.")
 
     def read_config(self) -> dict[str, Any]:
-        """What config.json says."""
-        return formats.read_config(self.path)
+        """Read and check config.json."""
+        return read_config(self.config)
 
-    def read_settings(self) -> Settings[Any]:
-        """The settings of the run."""
-        return from_json(self.read_config()["settings"])
-
-    def refuse_another(self, settings: Settings[Any], env_source: str | None) -> None:
-        """See that a run that is there already has these settings and the same function as environment."""
-        if not self.config.exists():
-            return
-        config = self.read_config()
-        same = identity.digest(names(settings.algorithm) | identity.flat(config["settings"]))
-        require(
-            same == identity.digest(settings.to_json()),
-            f"{self.path} was just taken by a run with other settings; start the same command again.",
-        )
-        require(
-            config["env_source"] == env_source or config["env_source"] is None,
-            f"{self.path} was trained in another environment of the name {settings.env}: the function that makes it "
-            "has changed; give env_name= another name for a new run.",
-        )
-
-    def changes(self) -> list[str]:
-        """What is different from when the run was last trained and may change its last bits."""
-        if not self.config.exists():
-            return []
-        old, new = self.read_config(), _machine()
-        pairs = [(name, old["versions"].get(name), now) for name, now in _versions().items()]
-        pairs += [("the processor", old["cpu"], new["cpu"]), ("the backend of JAX", old["backend"], new["backend"])]
-        pairs += [(name, (old["switches"] or {}).get(name), now) for name, now in runtime.switches().items()]
-        return [f"{name} was {before} and is {now} now" for name, before, now in pairs if before not in (None, now)]
-
-    def write_config(self, settings: Settings[Any], spec: Spec, env_source: str | None, threads: int) -> None:
-        """Record everything needed to repeat the run."""
+    def write_config(
+        self, settings: "Settings[Any]", spec: "Spec", env_source: str | None, threads: int, platform: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Write config.json and return its content; ``platform`` is what `smrl.runtime.platform_facts` returns."""
         config = {
-            "format": formats.FORMAT,
+            "format": FORMAT,
             "settings": settings.to_json(),
             "spec": spec.to_json(),
             "env_source": env_source,
             "threads": threads,
-            "versions": _versions(),
-            "switches": runtime.switches(),
-            **_machine(),
-            "git_commit": _git_commit(),
+            **platform,
         }
-        config["checksum"] = formats.checksum(config)
+        content = json.dumps(config | {"checksum": checksum(config)}, indent=2)
         with writing(self.config):
-            write_atomically(self.config, json.dumps(config, indent=2).encode())
+            write_atomically(self.config, content.encode())
+        return dict(json.loads(content))
+
+    def check_same_run(self, config: Mapping[str, Any], settings: "Settings[Any]", env_source: str | None) -> None:
+        """Refuse to continue a run that has other settings or another function as environment."""
+        same = identity.canonical(_defaults(settings) | identity.flat(config["settings"]))
+        require(
+            same == identity.canonical(settings.to_json()),
+            f"{self.path} was just taken by a run with other settings; start the same command again.",
+        )
+        require(
+            config["env_source"] in (None, env_source),
+            f"{self.path} was trained in another environment of the name {settings.env}: the function that makes it "
+            "has changed; give env_name= another name for a new run.",
+        )
+
+    @staticmethod
+    def changes(config: Mapping[str, Any], platform: Mapping[str, Any]) -> list[str]:
+        """Describe what has changed since the run was last trained and may change its last bits."""
+        pairs = [(name, config["versions"].get(name), now) for name, now in platform["versions"].items()]
+        pairs += [
+            ("the processor", config["cpu"], platform["cpu"]),
+            ("the backend of JAX", config["backend"], platform["backend"]),
+        ]
+        pairs += [(name, config["switches"].get(name), now) for name, now in platform["switches"].items()]
+        return [f"{name} was {before} and is {now} now" for name, before, now in pairs if before not in (None, now)]
 
 
-def _versions() -> dict[str, str]:
-    packages = ("smrl", "jax", "jaxlib", "flax", "optax", "gymnasium", "mujoco", "numpy")
-    return {name: version(name) for name in packages} | {"python": platform.python_version()}
+def find(settings: Mapping[str, Any], defaults: Mapping[str, Any], runs: Path) -> Path:
+    """Return the folder of a run: where a run of these settings and seed is, or else where it belongs.
+
+    Settings that a stored run lacks count as the defaults. A label folder never holds runs of two identities.
+    """
+    mine = identity.flat(settings)
+    place = runs / (identity.file_name(mine["env"], "-")[: identity.LONGEST_NAME] or "-")
+    wanted, seed = identity.canonical({**defaults, **mine}), f"seed{mine['seed']}"
+    labels = []
+    for folder, stored in _stored_runs(place, "*/*", defaults):
+        if stored is not None and identity.canonical(stored) == wanted:
+            if folder.name == seed and stored["seed"] == mine["seed"]:
+                return folder
+            labels.append(folder.parent)
+
+    def is_free(label: Path) -> bool:
+        return all(
+            folder.name != seed and stored is not None and identity.canonical(stored) == wanted
+            for folder, stored in _stored_runs(label, "*", defaults)
+        )
+
+    slug, digits = identity.slug(settings, defaults), identity.digest(settings)
+    new = chain((slug, f"{slug}-{digits}"), (f"{slug}-{digits}-{number}" for number in count(2)))
+    return next(label for label in chain(labels, (place / name for name in new)) if is_free(label)) / seed
 
 
-def _machine() -> dict[str, str]:
-    return {
-        "cpu": machine.processor(),
-        "backend": runtime.backend(),
-        "machine": f"{platform.machine()} {platform.system()}",
-    }
+def _defaults(settings: "Settings[Any]") -> dict[str, Any]:
+    from smrl.settings import names  # imported here because runs are read without what settings depend on
+
+    return names(settings.algorithm)
 
 
-def _git_commit() -> str | None:
-    """The commit of this package's source, where it is run from a checkout."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+def _stored_runs(
+    place: Path, pattern: str, defaults: Mapping[str, Any]
+) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    """Yield the folders of runs with their settings, or None if those cannot be read."""
+    for folder in sorted(place.glob(pattern)):
+        stored = _stored_settings(RunDirectory(folder))
+        if stored is not None:
+            yield folder, {**defaults, **identity.flat(stored)}
+        elif (folder / CONFIG).exists():
+            yield folder, None
+
+
+def _stored_settings(run: RunDirectory) -> dict[str, Any] | None:
+    """Return the settings of a run from its config.json or, if that is damaged or missing, from its checkpoint."""
     try:
-        answer = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
+        return dict(run.read_config()["settings"])
+    except SmrlError:
+        pass
+    try:
+        manifest = checkpoint.newest_manifest(run.checkpoint)
+        config = manifest and check_config(manifest["facts"]["config"], run.config)
+        return dict(config["settings"]) if config else None
+    except (SmrlError, KeyError, TypeError):
         return None
-    return answer.stdout.strip()

@@ -1,6 +1,7 @@
-"""What a run's folder says, as one frozen record. Needs no JAX."""
+"""The tables of a run, which are CSV files whose first column is the step, and the record of a run read from them."""
 
 import csv
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smrl.errors import SmrlError, require
-from smrl.runs.config import CONFIG, damaged, read_config, read_text
+from smrl.runs.atomic import sync, write_atomically, writing
+from smrl.runs.config import Damaged, read_text
 from smrl.runs.identity import canonical, flat
+from smrl.runs.paths import EVALUATIONS, RunDirectory
 
-EVALUATIONS = "evaluations.csv"
+
+class CsvLog:
+    """A CSV file with a fixed header whose first column is the step; ``lines`` is what it must hold."""
+
+    def __init__(self, path: Path, columns: tuple[str, ...], continue_at: int) -> None:
+        """Open the file, and drop the lines after the step at which the run continues."""
+        self.path, self.columns = path, columns
+        self.lines = [",".join(columns), *lines_until(path, continue_at)[1:]]
+        self._rewrite()
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Append a line; a column without a value stays empty."""
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow([row.get(name, "") for name in self.columns])
+        self.lines.append(line.getvalue())
+        with writing(self.path), self.path.open("a") as file:
+            file.write(f"{self.lines[-1]}\n")
+
+    def restore(self) -> None:
+        """Write the file again if it was truncated or deleted."""
+        if not self.path.is_file() or self.path.stat().st_size != len(as_bytes(self.lines)):
+            self._rewrite()
+
+    def sync(self) -> None:
+        """Wait until the file is on the disk."""
+        with writing(self.path):
+            sync(self.path)
+
+    def _rewrite(self) -> None:
+        with writing(self.path):
+            write_atomically(self.path, as_bytes(self.lines))
+
+
+def as_bytes(lines: list[str]) -> bytes:
+    """Return lines as a file holds them."""
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def lines_until(path: Path, step: int) -> list[str]:
+    """Return the header of a table and its rows up to a step; nothing if there is no file."""
+    if not path.exists():
+        return []
+    header, *rows = path.read_text(errors="replace").split("\n")[:-1] or [""]  # a kill may have cut the last line
+    steps = [row.partition(",")[0] for row in rows]
+    return [header, *(row for row, at in zip(rows, steps, strict=True) if at.isdigit() and int(at) <= step)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,37 +74,37 @@ class Record:
 
     @property
     def env(self) -> str:
-        """Id of the environment."""
+        """Return the id of the environment."""
         return str(self.settings["env"])
 
     @property
     def algorithm(self) -> str:
-        """Name of the algorithm."""
+        """Return the name of the algorithm."""
         return str(self.settings["algorithm"])
 
     @property
     def reuse(self) -> str:
-        """The reuse rule: "10", or a schedule such as "10:300000,1"."""
+        """Return the reuse rule: "10", or a schedule such as "10:300000,1"."""
         return str(self.settings["reuse"])
 
     @property
     def seed(self) -> int:
-        """Seed of the run."""
+        """Return the seed of the run."""
         return int(self.settings["seed"])
 
     @property
     def budget(self) -> int:
-        """Environment steps that the run is to make."""
+        """Return the number of environment steps that the run is to make."""
         return int(self.settings["steps"])
 
     @property
     def identity(self) -> str:
-        """A text that is equal for runs which differ in nothing but seed and steps."""
+        """Return a text that is equal for runs that differ only in seed and steps."""
         return canonical(self.settings)
 
 
 def read_run(path: Path) -> Record:
-    """The record of a run's folder that has at least one evaluation."""
+    """Read the record of a run that has at least one evaluation."""
     record = _read(path)
     if record is None:
         raise SmrlError(f"{path / EVALUATIONS} holds no evaluation yet; wait for the first one of the run.")
@@ -65,17 +112,18 @@ def read_run(path: Path) -> Record:
 
 
 def read_runs(folder: Path) -> list[Record]:
-    """The records of all runs in a folder and below it; runs without an evaluation yet are left out."""
+    """Read the records of all runs in a folder and below it, except runs without an evaluation."""
     require(folder.is_dir(), f"{folder} is not a folder; give a folder with runs in it.")
-    paths = [file.parent for file in sorted(folder.rglob(EVALUATIONS)) if (file.parent / CONFIG).exists()]
+    paths = [file.parent for file in sorted(folder.rglob(EVALUATIONS)) if RunDirectory(file.parent).config.exists()]
     return [record for record in map(_read, paths) if record is not None]
 
 
 def _read(path: Path) -> Record | None:
-    settings, file = flat(read_config(path)["settings"]), path / EVALUATIONS
+    run = RunDirectory(path)
+    settings, file = flat(run.read_config()["settings"]), run.evaluations
     if not file.exists():
         return None
-    complete, _, _ = read_text(file).rpartition("\n")  # what follows the last newline was cut off by a kill
+    complete, _, _ = read_text(file).rpartition("\n")  # a kill may have cut what follows the last newline
     try:
         rows = list(csv.DictReader(complete.split("\n")))
         if not rows:
@@ -84,7 +132,7 @@ def _read(path: Path) -> Record | None:
         returns = np.array([float(row["mean"]) for row in rows], np.float64)
         episodes = int(rows[-1]["episodes"])
     except (csv.Error, KeyError, TypeError, ValueError, OverflowError):
-        raise damaged(file, "its columns step, episodes and mean must hold numbers") from None
+        raise Damaged(file, "its columns step, episodes and mean must hold numbers") from None
     if (np.diff(steps) <= 0).any():
-        raise damaged(file, "its steps do not increase")
+        raise Damaged(file, "its steps do not increase")
     return Record(path, settings, steps, returns, episodes)

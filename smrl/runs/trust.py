@@ -1,4 +1,4 @@
-"""Code that a run's settings name. Opening somebody else's run must not execute it unasked. Needs no JAX."""
+"""The code that a run's settings name: opening a downloaded run must not execute it without consent."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:.+")  # module:name; a schedule such a
 
 
 def named_code(settings: Mapping[str, Any]) -> dict[str, str]:
-    """What would be imported for a run with these settings, besides smrl: by its part, as ``module:name``.
+    """Return what a run with these settings would import besides smrl, as part of the run → ``module:name``.
 
     >>> named_code({"env": "my_module:Arm-v0", "algorithm": "sac", "reuse": "10:300000,1"})
     {'environment': 'my_module:Arm-v0'}
@@ -24,10 +24,10 @@ def named_code(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def refuse_code(path: object, code: Mapping[str, str]) -> None:
-    """Refuse to open a run that would execute code which nobody has vouched for."""
+    """Refuse to open a run that would execute code which the user has not trusted."""
     named = " and ".join(f"the {part} {name}" for part, name in code.items())
     require(
         not code,
-        f"{path} was trained with code of its own, {named}, which would run now: if you trust it, add --trust "
+        f"{path} was trained with custom code, {named}, which would run now: if you trust it, add --trust "
         "(in Python: smrl.load(path, trust=True)).",
     )

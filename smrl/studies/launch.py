@@ -12,10 +12,9 @@ from smrl import machine
 from smrl.algorithms import registry
 from smrl.envs.make import make
 from smrl.errors import SmrlError, require
-from smrl.runs import checkpoint
+from smrl.runs import checkpoint, doctor
 from smrl.runs.paths import RunDirectory
 from smrl.runs.records import Record, read_run
-from smrl.runs.repair import mend
 from smrl.settings import RunOptions, Settings
 from smrl.studies.launchers.local import Local
 from smrl.studies.launchers.protocol import Ending, Job, Launcher, Task
@@ -135,7 +134,7 @@ def _is_finished(settings: Settings[Any], options: RunOptions) -> bool:
     if (done_steps(directory) or 0) < settings.steps:
         return False
     with contextlib.suppress(SmrlError), directory.locked():
-        mend(directory.path)
+        doctor.restore_files(directory.path, lambda message: None)
         return True
     return False  # what is wrong is said where the run is continued
 

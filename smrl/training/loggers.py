@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from smrl.errors import SmrlError
 from smrl.plugins import in_words
+from smrl.runs.paths import TENSORBOARD
 from smrl.training.events import EventFile
 
 REACH_SECONDS = 2.0
@@ -83,7 +84,7 @@ class Curves:
     ) -> None:
         self._notify = notify
         self.observers: list[Observer] = []
-        self._add(EventFile.name, lambda: EventFile(folder / "tensorboard", continue_at))
+        self._add(EventFile.name, lambda: EventFile(folder / TENSORBOARD, continue_at))
         if wandb_project:
             self._add(WandB.name, lambda: WandB(folder, config, wandb_project, notify))
 

@@ -20,7 +20,6 @@ from smrl.runs.checkpoint import Saved
 from smrl.runs.checkpoint_writer import Writer
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
-from smrl.smr.rules import rule_of
 from smrl.training.agent import Agent
 from smrl.training.bias import BiasEstimator
 from smrl.training.clock import Clock
@@ -49,6 +48,7 @@ class Trainer:
         settings: Settings[Any],
         options: RunOptions,
         directory: RunDirectory,
+        config: dict[str, Any],
         make_env: Callable[..., Environment],
         progress: Progress,
         callbacks: Callbacks,
@@ -56,6 +56,7 @@ class Trainer:
         resources: ExitStack,
     ) -> None:
         self.settings, self.options, self.directory, self.callbacks = settings, options, directory, callbacks
+        self.config = config  # what config.json holds
         self.make_env, self.progress, self.interruption, self.resources = make_env, progress, interruption, resources
         envs = [self._opened(make_env(training=True)) for _ in range(settings.envs)]
         spec = envs[0].spec
@@ -130,13 +131,12 @@ class Trainer:
         """Start anew, or go on from the newest checkpoint."""
         saved = checkpoint.load(self.directory.checkpoint, self.progress.notify, self.replay)
         self.step = saved.step if saved else 0
-        self.config = self.directory.read_config()
         self.recorder = self._opened(
-            Recorder(self.settings, self.directory, self.progress, self.options.wandb, self.step)
+            Recorder(self.settings, self.directory, self.config, self.progress, self.options.wandb, self.step)
         )
         if saved:
             self.progress.notify(f"continuing at step {self.step:,}")
-            self.agent.restore(saved.arrays | (self._counts_of_format_1() if saved.format == 1 else {}))
+            self.agent.restore(saved.arrays)
             self.collector.restore(saved.arrays, saved.facts["episodes"], self.progress.notify)
             if best := saved.facts.get("best"):
                 arrays = {name: array for name, array in saved.arrays.items() if name.startswith("['best']")}
@@ -150,13 +150,6 @@ class Trainer:
         self.counted = self.agent.counts()  # batches and updates, when last logged
         self.seconds_before = saved.facts["seconds"] if saved else 0.0
         self.started = self.saved_at = time.monotonic()
-
-    def _counts_of_format_1(self) -> dict[str, np.ndarray]:
-        """Batches and updates of a run from before they were counted; its rules had no carry."""
-        rule, rounds = rule_of(self.settings.reuse), self.agent.rounds
-        times = [int(rule.times((), step)) for step in self.clock.learned_at(self.step)]
-        counts = {"batches": rounds * len(times), "updates": rounds * sum(times)}
-        return {f"['{name}']": np.array(count, np.int32) for name, count in counts.items()}
 
     def _asked_to_stop(self) -> str | None:
         if self.interruption.signal is not None:

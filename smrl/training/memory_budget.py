@@ -40,10 +40,10 @@ def replay_of(settings: Settings[Any], spec: Spec, run: Path, notify: Callable[[
     return Replay(
         settings.capacity,
         spec,
-        settings.gamma,
-        settings.n_step,
-        settings.envs,
-        settings.windows,
+        gamma=settings.gamma,
+        n_step=settings.n_step,
+        envs=settings.envs,
+        windows=settings.windows,
         folder=run if is_on_disk else None,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from smrl.runs.paths import RunDirectory
-from smrl.runs.tables import CsvLog, lines_until
+from smrl.runs.records import CsvLog, lines_until
 from smrl.settings import Settings
 from smrl.statistics import sample_sd
 from smrl.training.loggers import Curves
@@ -19,7 +19,13 @@ class Recorder:
     """Writes evaluations.csv, training.csv and the curves of one run, and tells its meter."""
 
     def __init__(
-        self, settings: Settings[Any], directory: RunDirectory, progress: Progress, wandb: str | None, step: int
+        self,
+        settings: Settings[Any],
+        directory: RunDirectory,
+        config: dict[str, Any],
+        progress: Progress,
+        wandb: str | None,
+        step: int,
     ) -> None:
         """Open the files of a run that begins or goes on after ``step``; later rows are dropped."""
         self.settings, self.directory, self.progress = settings, directory, progress
@@ -28,7 +34,7 @@ class Recorder:
         columns += ("bias", "bias_sd") if settings.bias_every else ()
         self.evaluations = CsvLog(directory.evaluations, columns, continue_at=step)
         self.training: CsvLog | None = None  # opened when its columns are known
-        self.curves = Curves(directory.path, directory.read_config(), step, wandb, progress.notify)
+        self.curves = Curves(directory.path, config, step, wandb, progress.notify)
         self.first_step = step
         self.shown_at = 0.0
         self.logged = (step, time.monotonic())

@@ -14,7 +14,7 @@ from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
 from smrl.runs.records import Record, read_run
 from smrl.runs.trust import named_code, refuse_code
-from smrl.settings import Settings
+from smrl.settings import Settings, from_json
 from smrl.training.agent import load_policy
 from smrl.training.policy import Policy
 from smrl.types import Spec
@@ -30,18 +30,22 @@ class Run:
     trust: bool = False  # whether modules that the settings name may be imported
 
     @cached_property
+    def config(self) -> dict[str, Any]:
+        """The content of config.json."""
+        return RunDirectory(self.path).read_config()
+
+    @cached_property
     def settings(self) -> Settings[Any]:
         """The settings that the run was trained with."""
-        directory = RunDirectory(self.path)
         if not self.trust:
-            code = named_code(directory.read_config()["settings"])
+            code = named_code(self.config["settings"])
             refuse_code(self.path, {part: name for part, name in code.items() if part != "environment"})
-        return directory.read_settings()
+        return from_json(self.config["settings"])
 
     @property
     def threads(self) -> int:
         """Threads of XLA when the run was trained."""
-        return int(RunDirectory(self.path).read_config()["threads"])
+        return int(self.config["threads"])
 
     @property
     def record(self) -> Record:
@@ -60,7 +64,7 @@ class Run:
 
     def make_env(self, env: str | Callable[..., Raw] | None = None, render_mode: str | None = None) -> Environment:
         """The environment that the run was trained in; ``env`` is its id or the function that made it, if one did."""
-        source, name = RunDirectory(self.path).read_config()["env_source"], self.settings.env
+        source, name = self.config["env_source"], self.settings.env
         require(
             env is not None or (source != NAMED and not name.startswith("__main__:")),
             f"{self.path} was trained in an environment that a function makes ({name}): open it in Python, with "
@@ -72,9 +76,8 @@ class Run:
 
     def _load_policy(self, best: bool) -> Policy:
         runtime.start()
-        directory = RunDirectory(self.path)
-        spec = Spec.from_json(directory.read_config()["spec"])
-        saved = checkpoint.load(directory.checkpoint, lambda message: None)
+        spec = Spec.from_json(self.config["spec"])
+        saved = checkpoint.load(RunDirectory(self.path).checkpoint, lambda message: None)
         if saved is None:
             raise SmrlError(f"{self.path} has no checkpoint yet; train it first.")
         require(

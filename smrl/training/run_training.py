@@ -10,9 +10,8 @@ from smrl.algorithms import registry
 from smrl.envs.environment import Environment
 from smrl.envs.make import EnvFactory
 from smrl.errors import require
-from smrl.runs import checkpoint
+from smrl.runs import checkpoint, doctor
 from smrl.runs.paths import RunDirectory
-from smrl.runs.repair import mend
 from smrl.settings import RunOptions, Settings
 from smrl.training.advice import cost_of_reuse
 from smrl.training.loop import Callbacks, Trainer
@@ -48,21 +47,22 @@ def run_training(
             runtime.start(options.threads)
             _refuse_unfit(settings, spec)  # before anything is written
         resources.enter_context(directory.locked())
-        for message in mend(directory.path):
-            progress.notify(message)
-        directory.refuse_another(settings, env_source)
+        config = doctor.restore_files(directory.path, progress.notify)
+        if config:
+            directory.check_same_run(config, settings, env_source)
         done = checkpoint.newest_step(directory.checkpoint) or 0
         if done >= settings.steps:
             progress.advance(done)
             progress.notify(f"finished already, {done:,} steps; see {directory.path}")
             return Run(directory.path, trust=True)
-        _settle_threads(options.threads, directory)  # before anything starts JAX
-        for change in directory.changes():
+        _settle_threads(options.threads, directory, config)  # before anything starts JAX
+        platform = runtime.platform_facts()
+        for change in directory.changes(config, platform) if config else ():
             progress.notify(f"{change}, so the last bits may differ from a run that was never interrupted.")
         interruption = resources.enter_context(SignalHandler(progress.notify))
         _refuse_unfit(settings, spec)
-        directory.write_config(settings, spec, env_source, machine.threads())
-        trainer = Trainer(settings, options, directory, make_env, progress, callbacks, interruption, resources)
+        config = directory.write_config(settings, spec, env_source, machine.threads(), platform)
+        trainer = Trainer(settings, options, directory, config, make_env, progress, callbacks, interruption, resources)
         reason = trainer.run()
         trainer.save()
         if interruption.signal is not None:
@@ -79,9 +79,9 @@ def _refuse_unfit(settings: Settings[Any], spec: Spec) -> None:
     refuse_too_large(settings, spec, algorithm.rounds * settings.fresh_batches)
 
 
-def _settle_threads(asked: int | None, directory: RunDirectory) -> None:
+def _settle_threads(asked: int | None, directory: RunDirectory, config: dict[str, Any] | None) -> None:
     """Compute with the threads that the run began with, because its last bits depend on them."""
-    recorded = directory.read_config()["threads"] if directory.config.exists() else None
+    recorded = config["threads"] if config else None
     require(
         recorded is None or asked in (None, recorded),
         f"{directory.path} was begun with {recorded} thread(s); leave --threads out to continue it.",

@@ -26,7 +26,7 @@ def test_a_damaged_run_is_inspected_repaired_and_continued(
 
     main(["inspect", str(folder)])
     messages = capsys.readouterr().out
-    assert f"damaged; smrl repair {folder}" in messages
+    assert f"damaged; smrl doctor {folder} --repair" in messages
     assert f"{shard.name} has a wrong checksum" in messages
 
     main(["repair", str(folder)])
@@ -37,13 +37,13 @@ def test_a_damaged_run_is_inspected_repaired_and_continued(
     assert (folder / "evaluations.csv").read_bytes() == evaluations
 
     main(["repair", str(folder)])
-    assert "is whole" in capsys.readouterr().out
+    assert "is intact" in capsys.readouterr().out
     main(["train", "ddpg", "Pendulum-v1", *SHORT, "--steps", "40"])
     assert (folder / "evaluations.csv").read_bytes().startswith(evaluations)
     main(["inspect", str(folder)])
     messages = capsys.readouterr().out
     assert "40 of 40" in messages
-    assert "state       whole" in messages
+    assert "state       intact" in messages
 
 
 @pytest.mark.parametrize("command", ["inspect", "repair"])

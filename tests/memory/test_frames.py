@@ -1,4 +1,4 @@
-"""The replay of frames: every frame once, and stacks as they were observed."""
+"""The replay memory stores every frame once and rebuilds stacks as they were observed."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ GAMMA = 0.9
 
 
 class Film(gymnasium.Env[Any, Any]):
-    """Every image is another one. Episodes of random length terminate or are truncated; some steps lose a life."""
+    """No two images are equal. Episodes of random length terminate or are truncated, and some steps lose a life."""
 
     def __init__(self, channels: int) -> None:
         self.observation_space = gymnasium.spaces.Box(0, 255, (5, 4, channels), np.uint8)
@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
 
 def experience(stack: int, channels: int, envs: int, count: int) -> tuple[Spec, list[Step]]:
-    """What several environments observe in turns; the reward of a step is its number."""
+    """Return what several environments observe in turns; the reward of a step is its number."""
     makers = [Environment(FrameStack(Film(channels), stack), f"film {env}") for env in range(envs)]
     for number, env in enumerate(makers):
         env.env.unwrapped.count = 10_000 * number  # type: ignore[attr-defined]
@@ -74,7 +74,7 @@ def fill(replay: Replay, steps: list[Step]) -> None:
 
 
 def length(steps: list[Step], row: int, n_step: int, envs: int) -> int:
-    """Steps of the window from a row: n, or fewer where its episode ends or nothing is known yet."""
+    """Return the steps of the window from a row: n, or fewer if its episode ends or the next rows do not exist yet."""
     window = steps[row::envs][:n_step]
     ends = [k for k, step in enumerate(window) if step.terminated or step.truncated]
     return min(ends[0] + 1 if ends else n_step, len(window))
@@ -85,12 +85,12 @@ def length(steps: list[Step], row: int, n_step: int, envs: int) -> int:
 @pytest.mark.parametrize("envs", [1, 3])
 @pytest.mark.parametrize(("stack", "channels"), [(3, 3), (4, 1), (2, 2)])
 @pytest.mark.parametrize(("capacity", "count"), [(50, 30), (50, 51), (50, 173), (1, 40), (7, 200)])
-def test_stacks_are_what_was_observed(
+def test_stacks_equal_the_observations(
     capacity: int, count: int, stack: int, channels: int, envs: int, n_step: int, windows: Windows
 ) -> None:
     spec, steps = experience(stack, channels, envs, count)
     assert spec.obs == ArraySpec((5, 4, stack * channels), "uint8", stack)
-    replay = Replay(capacity, spec, GAMMA, n_step, envs, windows)
+    replay = Replay(capacity, spec, gamma=GAMMA, n_step=n_step, envs=envs, windows=windows)
     fill(replay, steps)
     wanted = {row: length(steps, row, n_step, envs) for row in range(max(0, count - capacity), count)}
     if windows == "full":
@@ -116,20 +116,20 @@ def test_stacks_are_what_was_observed(
     assert seen == set(wanted)
 
 
-def test_whole_windows_are_drawn_uniformly() -> None:
+def test_full_windows_are_drawn_uniformly() -> None:
     spec, steps = experience(2, 1, 1, 400)
-    replay = Replay(300, spec, GAMMA, 4, windows="full")
+    replay = Replay(300, spec, gamma=GAMMA, n_step=4, windows="full")
     fill(replay, steps)
-    whole = [row for row in range(100, 400) if length(steps, row, 4, 1) == 4]
-    first = replay._draw(np.random.default_rng(0), 1000 * len(whole))
+    full = [row for row in range(100, 400) if length(steps, row, 4, 1) == 4]
+    first = replay._draw(np.random.default_rng(0), 1000 * len(full))
     rows, counts = np.unique(first, return_counts=True)
-    assert rows.tolist() == whole
+    assert rows.tolist() == full
     assert np.abs(counts - 1000).max() < 5 * np.sqrt(1000)
 
 
-def test_a_rare_whole_window_is_found() -> None:
+def test_rare_full_window_is_found() -> None:
     spec = Spec(ArraySpec((2,)), Continuous(1))
-    replay = Replay(50_000, spec, GAMMA, 3, windows="full")
+    replay = Replay(50_000, spec, gamma=GAMMA, n_step=3, windows="full")
     for row in range(40_000):
         replay.add(np.full(2, row), np.zeros(1), 0.0, np.full(2, row + 1), row not in (123, 124, 125), False)
     obs = replay.sample(np.random.default_rng(0), 1, 200).obs
@@ -137,13 +137,13 @@ def test_a_rare_whole_window_is_found() -> None:
 
 
 @pytest.mark.parametrize(("shape", "stack"), [((84, 84, 4), 4), ((84, 84, 9), 3)])
-def test_memory_is_that_of_the_frames(shape: tuple[int, ...], stack: int) -> None:
+def test_each_frame_is_stored_once(shape: tuple[int, ...], stack: int) -> None:
     spec = Spec(ArraySpec(shape, "uint8", stack), Discrete(6))
     obs, action = spec.obs.zeros(), np.zeros((), np.int32)
     rows, frames = 2_000, 0
     tracemalloc.start()
     try:
-        replay = Replay(rows, spec, GAMMA, envs=2)
+        replay = Replay(rows, spec, gamma=GAMMA, envs=2)
         for row in range(3 * rows):
             replay.add(obs, action, 0.0, obs, row % 50 == 49, False)
         used, most = tracemalloc.get_traced_memory()
@@ -153,14 +153,14 @@ def test_memory_is_that_of_the_frames(shape: tuple[int, ...], stack: int) -> Non
     assert frames * obs.nbytes / stack <= used <= most < 1.1 * frames * obs.nbytes / stack
 
 
-def test_frames_on_disk_are_the_same(tmp_path: Path) -> None:
+def test_frames_on_disk_equal_those_in_memory(tmp_path: Path) -> None:
     spec, steps = experience(3, 3, 2, 300)
-    here, there = (Replay(100, spec, GAMMA, 3, 2, folder=folder) for folder in (None, tmp_path))
+    here, there = (Replay(100, spec, gamma=GAMMA, n_step=3, envs=2, folder=folder) for folder in (None, tmp_path))
     fill(here, steps)
     fill(there, steps)
     for left, right in zip(*(replay.sample(np.random.default_rng(0), 2, 300) for replay in (here, there)), strict=True):
         np.testing.assert_array_equal(left, right)
-    assert list(tmp_path.iterdir()) == [], "the file has no name, so that nothing is left of it"
+    assert list(tmp_path.iterdir()) == [], "the file has no name and disappears"
 
 
 SHORT_OF_MEMORY = """
@@ -175,10 +175,10 @@ with open("/proc/self/status") as file:
 resource.setrlimit(resource.RLIMIT_DATA, (data + 60_000_000,) * 2)
 spec = Spec(ArraySpec((84, 84, 9), "uint8", 3), Discrete(2))
 try:
-    Replay(10_000, spec, 0.99)
+    Replay(10_000, spec, gamma=0.99)
 except MemoryError:
     print("not in memory")
-replay = Replay(10_000, spec, 0.99, folder=Path(sys.argv[1]))
+replay = Replay(10_000, spec, gamma=0.99, folder=Path(sys.argv[1]))
 obs = spec.obs.zeros()
 for row in range(12_000):
     obs[...] = row % 251
@@ -190,19 +190,18 @@ print(batch.obs[0, :, 0, 0, -1].tolist() == [int(row) % 251 for row in batch.rew
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
 def test_frames_on_disk_need_no_memory(tmp_path: Path) -> None:
-    """210 MB of frames in a process that may have 60 MB more."""
-
+    """Store 210 MB of frames in a process that may allocate 60 MB."""
     done = subprocess.run(
         [sys.executable, "-c", SHORT_OF_MEMORY, str(tmp_path)], capture_output=True, text=True, timeout=120
     )
     assert (done.stdout.split("\n")[:2], done.stderr) == (["not in memory", "True"], "")
 
 
-def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     spec = Spec(ArraySpec((84, 84, 9), "uint8", 3), Discrete(2))
     with pytest.raises(SmrlError, match=r"needs 21\.2 GB of disk in .*No space left on device\): make room, or lower"):
-        Replay(1_000_000, spec, GAMMA, folder=tmp_path)
+        Replay(1_000_000, spec, gamma=GAMMA, folder=tmp_path)

@@ -1,4 +1,4 @@
-"""The replay memory against a list of transitions."""
+"""The replay memory compared with a list of transitions."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ class Step(NamedTuple):
 
 
 def experience(count: int, seed: int = 0) -> list[Step]:
-    """Episodes of random length, some terminated and some cut by time; each observation is unique, of all seeds."""
+    """Return episodes of random length, some terminated and some timed out, with unique observations over all seeds."""
     draw = np.random.default_rng(seed)
     number = 1000 * seed
     steps, obs = [], np.array([number, -1], np.float32)
@@ -42,7 +42,7 @@ def experience(count: int, seed: int = 0) -> list[Step]:
 
 
 def in_turns(envs: int, count: int, seed: int = 0) -> list[Step]:
-    """The experience of several environments, one step of each after the other."""
+    """Return the experience of several environments that take turns."""
     each = [experience(-(-count // envs), seed + env) for env in range(envs)]
     return [step for together in zip(*each, strict=True) for step in together][:count]
 
@@ -53,7 +53,7 @@ def fill(replay: Replay, steps: list[Step]) -> None:
 
 
 def expected(steps: list[Step], index: int, n_step: int, envs: int) -> tuple[Any, ...]:
-    """n-step reward, discount and next observation by the definition."""
+    """Return n-step reward, discount and next observation by their definitions."""
     reward = 0.0
     for k in range(n_step):
         step = steps[index + k * envs]
@@ -70,8 +70,8 @@ def sample(replay: Replay, count: int = 4000, seed: int = 0) -> Any:
 @pytest.mark.parametrize("envs", [1, 3])
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize(("capacity", "count"), [(50, 1), (50, 30), (50, 50), (50, 51), (50, 173), (1, 5)])
-def test_samples_are_what_was_added(capacity: int, count: int, n_step: int, envs: int) -> None:
-    steps, replay = in_turns(envs, count), Replay(capacity, SPEC, GAMMA, n_step, envs)
+def test_samples_equal_what_was_added(capacity: int, count: int, n_step: int, envs: int) -> None:
+    steps, replay = in_turns(envs, count), Replay(capacity, SPEC, gamma=GAMMA, n_step=n_step, envs=envs)
     fill(replay, steps)
     index_of = {(*step.obs, *step.action): index for index, step in enumerate(steps)}
     batch = sample(replay)
@@ -86,15 +86,15 @@ def test_samples_are_what_was_added(capacity: int, count: int, n_step: int, envs
 
 
 def test_sampling_is_uniform() -> None:
-    replay = Replay(8, SPEC, GAMMA)
+    replay = Replay(8, SPEC, gamma=GAMMA)
     fill(replay, experience(20))
     counts = np.unique(sample(replay, 80_000).obs[..., 0], return_counts=True)[1]
     assert len(counts) == 8
     assert np.abs(counts - 10_000).max() < 5 * np.sqrt(10_000)
 
 
-def test_sampling_is_a_function_of_the_generator() -> None:
-    replay = Replay(100, SPEC, GAMMA)
+def test_sampling_depends_only_on_the_generator() -> None:
+    replay = Replay(100, SPEC, gamma=GAMMA)
     fill(replay, experience(60))
     first, second, other = sample(replay, seed=1), sample(replay, seed=1), sample(replay, seed=2)
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
@@ -103,9 +103,9 @@ def test_sampling_is_a_function_of_the_generator() -> None:
 
 @pytest.mark.parametrize("capacity", [50, 1003])
 @pytest.mark.parametrize("envs", [1, 8])
-def test_saved_pieces_make_the_same_memory(capacity: int, envs: int) -> None:
-    """Settled rows are saved when they are new, the others at the end."""
-    original, copy = Replay(capacity, SPEC, GAMMA, 2, envs), Replay(capacity, SPEC, GAMMA, 2, envs)
+def test_saved_parts_restore_the_same_memory(capacity: int, envs: int) -> None:
+    """Settled rows are saved as soon as they are new, the others at the end."""
+    original, copy = (Replay(capacity, SPEC, gamma=GAMMA, n_step=2, envs=envs) for _ in range(2))
     saved = 0
     for count in (1, 999, 7, 1000, 3):
         for step in in_turns(envs, count, seed=original.added):
@@ -129,8 +129,8 @@ def test_saved_pieces_make_the_same_memory(capacity: int, envs: int) -> None:
     ids=str,
 )
 def test_any_shape_and_dtype(spec: Spec) -> None:
-    """Observations and actions come out as they went in, also from another memory that was restored."""
-    replay, copy = Replay(20, spec, GAMMA, envs=2), Replay(20, spec, GAMMA, envs=2)
+    """Sampled observations and actions equal those added, also in a restored memory."""
+    replay, copy = Replay(20, spec, gamma=GAMMA, envs=2), Replay(20, spec, gamma=GAMMA, envs=2)
     draw = np.random.default_rng(0)
     example, seen = spec.example(), {}
     obs = [draw.integers(0, 256, spec.obs.shape).astype(spec.obs.dtype) for _ in range(33)]
@@ -153,7 +153,7 @@ def test_any_shape_and_dtype(spec: Spec) -> None:
 
 
 PROGRAM = """
-from smrl.runs import runtime
+from smrl import runtime
 runtime.start(1)
 import numpy as np
 from smrl.memory.replay import Replay
@@ -164,17 +164,17 @@ def resident():
         return int(file.read().split()[1]) * 4096
 
 before = resident()
-replay = Replay(1_000_000, Spec(ArraySpec((111,)), Continuous(8)), 0.99)
+replay = Replay(1_000_000, Spec(ArraySpec((111,)), Continuous(8)), gamma=0.99)
 print(resident() - before)
 replay.add(np.ones(111), np.ones(8), 1.0, np.ones(111), False, False)
 print(resident() - before)
 """
 
 
-def test_memory_is_not_paid_before_it_is_used() -> None:
+def test_empty_memory_is_not_allocated() -> None:
     """A million transitions of Ant are 1.1 GB; an empty memory of them takes next to nothing.
 
-    In a new process, for in one that has freed much memory the C library clears what it hands out again.
+    It runs in a new process: in one that has freed much memory, the C library clears what it hands out again.
     """
     ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr

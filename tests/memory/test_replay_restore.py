@@ -1,8 +1,9 @@
-"""The replay memory and its checkpoints against a plain list of transitions, whatever happens in which order."""
+"""The replay memory and its checkpoints compared with a list of transitions, for random sequences of events."""
 
 import os
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -35,7 +36,7 @@ def stacked(frames: Frames) -> np.ndarray:
 
 
 class EveryRow:
-    """In place of a random generator: draws each row once, in order."""
+    """Instead of a random generator: draws each row once, in order."""
 
     def integers(self, low: int, high: int, size: int) -> np.ndarray:
         assert size == high - low
@@ -43,7 +44,7 @@ class EveryRow:
 
 
 class Restoring(RuleBasedStateMachine):
-    """Adds, cuts, saves, crashes and continues; the memory must always be that of the list."""
+    """Adds, cuts, saves, crashes and continues; the memory must always equal the list."""
 
     @initialize(
         capacity=st.integers(1, 20),
@@ -54,9 +55,9 @@ class Restoring(RuleBasedStateMachine):
     )
     def begin(self, capacity: int, envs: int, n_step: int, stack: int, shards: int) -> None:
         spec = Spec(ArraySpec((2, 1, 2 * stack), "int32", stack), Continuous(1))
-        self.shape: tuple[Any, ...] = (capacity, spec, GAMMA, n_step, envs)
+        self.make = partial(Replay, capacity, spec, gamma=GAMMA, n_step=n_step, envs=envs)
         self.capacity, self.envs, self.n_step, self.stack, self.shards = capacity, envs, n_step, stack, shards
-        self.replay, self.steps = Replay(*self.shape), list[Step]()
+        self.replay, self.steps = self.make(), list[Step]()
         self.saves: list[list[Step]] = []
         self.folder = Path(tempfile.mkdtemp())
 
@@ -86,14 +87,14 @@ class Restoring(RuleBasedStateMachine):
     def save(self) -> None:
         self.saves.append(list(self.steps))
         saved = Saved(len(self.saves), {}, {})
-        with patch.object(os, "fsync", lambda descriptor: None), patch.object(checkpoint, "SHARDS", self.shards):
+        with patch.object(os, "fsync", lambda descriptor: None), patch.object(checkpoint, "MAX_SHARDS", self.shards):
             checkpoint.save(self.folder, saved, self.replay)
 
     @precondition(lambda self: self.saves)
     @rule()
     def crash(self) -> None:
         """Continue from the newest checkpoint."""
-        self.replay, self.steps = Replay(*self.shape), list(self.saves[-1])
+        self.replay, self.steps = self.make(), list(self.saves[-1])
         saved = checkpoint.load(self.folder, print, self.replay)
         assert saved is not None
         assert saved.step == len(self.saves)
@@ -103,13 +104,13 @@ class Restoring(RuleBasedStateMachine):
     def crash_and_lose_the_newest(self) -> None:
         """Continue from the one before it."""
         newest = self.folder / f"{len(self.saves):012d}"
-        if newest.with_name(f"{len(self.saves) - 1:012d}").exists():  # not thrown away before
+        if newest.with_name(f"{len(self.saves) - 1:012d}").exists():  # not deleted before
             shutil.rmtree(newest)
             self.saves.pop()
             self.crash()
 
     @invariant()
-    def samples_are_those_of_the_list(self) -> None:
+    def samples_equal_the_list(self) -> None:
         if not self.steps:
             return
         oldest = max(0, len(self.steps) - self.capacity)
@@ -121,7 +122,7 @@ class Restoring(RuleBasedStateMachine):
             np.testing.assert_allclose(got[0], np.array(right), rtol=1e-6, err_msg=name)
 
     def expected(self, row: int) -> tuple[Any, ...]:
-        """The n-step transition from a row, by its definition."""
+        """Return the n-step transition from a row, by its definition."""
         reward, discount = 0.0, 1.0
         for end in self.steps[row :: self.envs][: self.n_step]:
             reward += discount * end.reward

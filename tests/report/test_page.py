@@ -167,9 +167,12 @@ def test_a_hundred_runs_stay_below_a_megabyte(tmp_path: Path) -> None:
         (lambda run: (run / "evaluations.csv").write_text(""), "holds no evaluation yet"),
         (lambda run: (run / "evaluations.csv").write_text("step,episodes,mean\n1,10,x\n"), "is damaged"),
         (lambda run: (run / "evaluations.csv").write_text("step,episodes,mean\n1,10,nan\n"), "no finite number"),
-        (lambda run: (run / "config.json").write_text('{"format": 3, "sett'), "it is not JSON"),
+        (lambda run: (run / "config.json").write_text('{"format": 4, "sett'), "it is not JSON"),
         (lambda run: (run / "config.json").unlink(), "it has no config.json"),
-        (lambda run: (run / "config.json").write_text('{"format": 99}'), "was written by a newer smrl; update smrl"),
+        (
+            lambda run: (run / "config.json").write_text('{"format": 99}'),
+            "was written by another version of smrl; use that",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_one_sentence_and_the_rest_is_reported(tmp_path: Path, spoil: Any, message: str) -> None:
@@ -243,7 +246,7 @@ def test_settings_and_versions_are_there(tmp_path: Path) -> None:
     assert [(row["run"], row["made with"]) for row in runs] == [(str(tmp_path / name), "1") for name in "ab"]
     (made,) = table(report, "runs", "Versions and machines")
     assert made["versions"] == "smrl 0.1.0, jax 0.10.2"
-    assert made["machine"] == "processor a processor, threads 1"
+    assert made["machine"] == "processor a processor, threads 1, backend cpu"
 
 
 def test_markdown_and_latex_escape() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
+from written_runs import make_config
 
 from smrl.errors import SmrlError
 from smrl.report.curves import Reached, curves, mean_steps_to
@@ -241,8 +242,7 @@ def test_there_must_be_something_to_draw(tmp_path: Path) -> None:
 
 def test_reading_runs_and_drawing_figures_needs_no_jax(tmp_path: Path) -> None:
     settings = {"algorithm": "sac", "env": "Ant-v4", "reuse": "1", "seed": 0, "steps": 1000, "hyper": {}}
-    config = {"format": 2, "settings": settings, "spec": {"obs": {}, "action": {}}, "threads": 1, "versions": {}}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "config.json").write_text(json.dumps(make_config(settings)))
     (tmp_path / "evaluations.csv").write_text("step,episodes,mean\n1000,10,5.0\n")
     program = f"""
 import sys
@@ -262,7 +262,7 @@ except ModuleNotFoundError:
 from rich import print
 from smrl.report.figures import learning_curves
 from smrl.report.table import comparison_table
-from smrl.runs.identity import find
+from smrl.runs.paths import find
 from smrl.runs.records import read_runs
 
 here = Path(sys.argv[1])

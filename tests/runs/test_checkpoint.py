@@ -1,22 +1,25 @@
-"""Checkpoints: whole or not there, whatever happens while they are written."""
+"""Checkpoints are complete or not there, whatever happens while they are written."""
 
-import hashlib
-import json
+import itertools
 import os
+import random
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from smrl import runs
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint
-from smrl.runs.atomic import save_arrays
-from smrl.runs.checkpoint import Saved
+from smrl.runs.atomic import sync
+from smrl.runs.checkpoint import ARRAYS, MANIFEST, TAIL, Saved, Shard, plan_shards
 from smrl.types import ArraySpec, Continuous, Spec
 
 SPEC = Spec(ArraySpec((2,)), Continuous(1))
@@ -36,7 +39,7 @@ def save(folder: Path, replay: Replay, step: int) -> None:
 
 def load(folder: Path, capacity: int = 100) -> tuple[Saved, Replay, list[str]]:
     messages: list[str] = []
-    replay = Replay(capacity, SPEC, 0.9)
+    replay = Replay(capacity, SPEC, gamma=0.9)
     saved = checkpoint.load(folder, messages.append, replay)
     assert saved is not None
     return saved, replay, messages
@@ -48,8 +51,8 @@ def same(left: Replay, right: Replay) -> bool:
 
 
 @pytest.mark.parametrize("capacity", [100, 12])
-def test_what_is_saved_is_loaded(tmp_path: Path, capacity: int) -> None:
-    replay = Replay(capacity, SPEC, 0.9)
+def test_load_returns_what_was_saved(tmp_path: Path, capacity: int) -> None:
+    replay = Replay(capacity, SPEC, gamma=0.9)
     for step in (5, 20, 21, 60):
         save(tmp_path, replay, step)
         saved, loaded, messages = load(tmp_path, capacity)
@@ -62,8 +65,8 @@ def shards(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "replay").iterdir())
 
 
-def test_a_checkpoint_costs_what_is_new(tmp_path: Path) -> None:
-    replay = Replay(1000, SPEC, 0.9)
+def test_save_writes_only_new_rows(tmp_path: Path) -> None:
+    replay = Replay(1000, SPEC, gamma=0.9)
     save(tmp_path, replay, 51)
     (first,) = (tmp_path / "replay").iterdir()
     written = first.stat().st_mtime_ns
@@ -72,24 +75,24 @@ def test_a_checkpoint_costs_what_is_new(tmp_path: Path) -> None:
     assert shards(tmp_path) == ["rows-000000000000-000000000050.npz", "rows-000000000050-000000000060.npz"]
 
 
-def test_only_two_checkpoints_and_the_rows_they_need_are_kept(tmp_path: Path) -> None:
-    replay = Replay(12, SPEC, 0.9)
+def test_two_checkpoints_and_their_shards_are_kept(tmp_path: Path) -> None:
+    replay = Replay(12, SPEC, gamma=0.9)
     for step in range(10, 101, 10):
         save(tmp_path, replay, step)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000000000090", "000000000100", "replay"]
     assert min(int(name.split("-")[2][:12]) for name in shards(tmp_path)) > 90 - 12
 
 
-def test_shards_are_merged_before_they_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also the checkpoint before the merger can be read after it."""
+def test_number_of_shards_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint from before a merger can still be read after it."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    replay, earlier = Replay(10_000, SPEC, 0.9), Replay(10_000, SPEC, 0.9)
+    replay, earlier = Replay(10_000, SPEC, gamma=0.9), Replay(10_000, SPEC, gamma=0.9)
     for step in range(1, 53):
         save(tmp_path, replay, step)
-    assert len(shards(tmp_path)) == 51, "50 single rows of the checkpoint before, and the union of 51"
+    assert len(shards(tmp_path)) == 51, "50 single rows of the checkpoint before, and one shard of 51 rows"
     assert same(replay, load(tmp_path, 10_000)[1])
 
-    (tmp_path / "000000000052" / "arrays.npz").unlink()
+    (tmp_path / "000000000052" / ARRAYS).unlink()
     loaded = load(tmp_path, 10_000)[1]
     extend(earlier, 51)
     assert same(earlier, loaded)
@@ -99,8 +102,8 @@ def test_shards_are_merged_before_they_are_many(tmp_path: Path, monkeypatch: pyt
     assert same(loaded, load(tmp_path, 10_000)[1])
 
 
-def test_a_cut_without_new_rows_is_saved(tmp_path: Path) -> None:
-    replay = Replay(100, SPEC, 0.9)
+def test_cut_without_new_rows_is_saved(tmp_path: Path) -> None:
+    replay = Replay(100, SPEC, gamma=0.9)
     extend(replay, 3)
     for step in (1, 2):
         checkpoint.save(tmp_path, Saved(step, {}, {}), replay)
@@ -111,12 +114,10 @@ def test_a_cut_without_new_rows_is_saved(tmp_path: Path) -> None:
     assert same(replay, loaded)
 
 
-@pytest.mark.parametrize(
-    "file", ["arrays.npz", "tail.npz", "manifest.json", "../replay/rows-000000000019-000000000029.npz"]
-)
+@pytest.mark.parametrize("file", [ARRAYS, TAIL, MANIFEST, "../replay/rows-000000000019-000000000029.npz"])
 @pytest.mark.parametrize("harm", ["flip", "cut", "delete"])
-def test_a_damaged_checkpoint_is_noticed_and_the_one_before_used(tmp_path: Path, file: str, harm: str) -> None:
-    replay = Replay(100, SPEC, 0.9)
+def test_damaged_checkpoint_is_replaced_by_the_one_before(tmp_path: Path, file: str, harm: str) -> None:
+    replay = Replay(100, SPEC, gamma=0.9)
     save(tmp_path, replay, 20)
     save(tmp_path, replay, 30)
     victim = tmp_path / "000000000030" / file
@@ -132,114 +133,64 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_used(tmp_path: Path,
     assert same(loaded, again)
 
 
-def test_a_manifest_that_is_damaged_while_the_run_goes_on(tmp_path: Path) -> None:
-    replay = Replay(100, SPEC, 0.9)
+def test_manifest_damaged_during_the_run(tmp_path: Path) -> None:
+    replay = Replay(100, SPEC, gamma=0.9)
     for step in (20, 30):
         save(tmp_path, replay, step)
-    (tmp_path / "000000000030" / "manifest.json").write_text("{}")
+    (tmp_path / "000000000030" / MANIFEST).write_text("{}")
     save(tmp_path, replay, 40)
     saved, loaded, messages = load(tmp_path)
     assert (saved.step, messages) == (40, [])
     assert same(replay, loaded)
 
 
-def test_the_newest_step(tmp_path: Path) -> None:
+def test_newest_step(tmp_path: Path) -> None:
     assert checkpoint.newest_step(tmp_path / "nowhere") is None
-    replay = Replay(100, SPEC, 0.9)
+    replay = Replay(100, SPEC, gamma=0.9)
     for step in (20, 30):
         save(tmp_path, replay, step)
         assert checkpoint.newest_step(tmp_path) == step
     for step, left in ((30, 20), (20, None)):
-        (tmp_path / f"{step:012d}" / "manifest.json").write_text("{}")
+        (tmp_path / f"{step:012d}" / MANIFEST).write_text("{}")
         assert checkpoint.newest_step(tmp_path) == left
 
 
-def test_nothing_is_thrown_away_where_all_are_damaged(tmp_path: Path) -> None:
-    save(tmp_path, Replay(100, SPEC, 0.9), 20)
-    (tmp_path / "000000000020" / "arrays.npz").write_bytes(b"")
+def test_nothing_is_deleted_if_all_checkpoints_are_damaged(tmp_path: Path) -> None:
+    save(tmp_path, Replay(100, SPEC, gamma=0.9), 20)
+    (tmp_path / "000000000020" / ARRAYS).write_bytes(b"")
     with pytest.raises(SmrlError, match="every checkpoint"):
         load(tmp_path)
     assert (tmp_path / "000000000020").exists()
 
 
-def test_there_may_be_none(tmp_path: Path) -> None:
+def test_load_without_a_checkpoint(tmp_path: Path) -> None:
     assert checkpoint.load(tmp_path / "nowhere", pytest.fail) is None
 
 
-def write_manifest(place: Path, body: dict[str, Any]) -> None:
-    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-    (place / "manifest.json").write_text(json.dumps({"checksum": digest, "body": body}))
-
-
-def save_format_1(folder: Path, replay: Replay, shards: dict[str, str], saved_rows: int, step: int) -> None:
-    """A checkpoint as the first version wrote it: the new rows in a shard, and which rows before them are last."""
-    place = folder / f"{step:012d}"
-    place.mkdir(parents=True)
-    (folder / "replay").mkdir(exist_ok=True)
-    start = max(saved_rows, replay.oldest)
-    rows = replay.rows(start, replay.added)
-    rows["last_before"] = replay.rows(start - replay.envs, start)["last"]
-    name = f"{start:012d}-{replay.added:012d}.npz"
-    shards[name] = save_arrays(folder / "replay" / name, rows)
-    arrays = save_arrays(place / "arrays.npz", {"x": np.full(3, step)})
-    write_manifest(place, {"step": step, "arrays": arrays, "replay": dict(shards), "facts": {"step": step}})
-
-
-@pytest.mark.parametrize(("capacity", "envs"), [(2000, 1), (1003, 8), (500, 3)])
-def test_format_1_is_read_and_continued(tmp_path: Path, capacity: int, envs: int) -> None:
-    """Capacity 1003 with 8 environments is what the first version wrote but could not read."""
-    replay = Replay(capacity, SPEC, 0.9, 2, envs)
-    shards: dict[str, str] = {}
-    saved_rows = 0
-    for step in (400, 1000, 2000):
-        replay.cut(envs - 1)  # after the rows were saved
-        extend(replay, step - saved_rows)
-        shards = {name: digest for name, digest in shards.items() if int(name[13:25]) > replay.oldest}
-        save_format_1(tmp_path, replay, shards, saved_rows, step)
-        saved_rows = step
-    for step, layout in ((2000, 1), (2001, 2), (2002, 2)):
-        save(tmp_path, replay, step)
-        copy = Replay(capacity, SPEC, 0.9, 2, envs)
-        saved = checkpoint.load(tmp_path, pytest.fail, copy)
-        assert saved is not None
-        assert (saved.step, saved.format, saved.facts) == (step, layout, {"step": step})
-        assert same(replay, copy)
-    assert {path.name[:5] for path in (tmp_path / "replay").iterdir()} == {"rows-"}
-
-
-def test_format_1_stays_whole_beside_its_successor(tmp_path: Path) -> None:
-    """Although both have a shard of the rows 0 to 400."""
-    replay = Replay(50_000, SPEC, 0.9)
-    extend(replay, 400)
-    save_format_1(tmp_path, replay, {}, 0, 400)
-    save(tmp_path, replay, 401)
-    (tmp_path / "000000000401" / "arrays.npz").unlink()
-    saved, loaded, messages = load(tmp_path, 50_000)
-    assert (saved.step, saved.format, loaded.added, len(messages)) == (400, 1, 400, 1)
-
-
-def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    """Rather than taken for damage and thrown away."""
-    replay = Replay(100, SPEC, 0.9)
+@pytest.mark.parametrize("number", [2, 4])
+def test_another_format_is_refused_and_kept(tmp_path: Path, number: int) -> None:
+    """It is not taken for damage, which would be deleted."""
+    replay = Replay(100, SPEC, gamma=0.9)
     for step in (20, 30):
         save(tmp_path, replay, step)
-    place = tmp_path / "000000000030"
-    body = json.loads((place / "manifest.json").read_text())["body"]
-    assert body["format"] == 2
-    write_manifest(place, body | {"format": 3})
+    path = tmp_path / "000000000030"
+    manifest = checkpoint.read_manifest(path)
+    assert manifest["format"] == checkpoint.FORMAT == 3
+    checkpoint.write_manifest(path, manifest | {"format": number})
     for attempt in (load, checkpoint.newest_step, lambda folder: save(folder, replay, 40)):
-        with pytest.raises(SmrlError, match=r"was written by a newer smrl; update smrl\.$"):
+        with pytest.raises(SmrlError, match=r"was written by another version of smrl; use that version"):
             attempt(tmp_path)
-    assert place.exists()
+    assert path.exists()
 
 
-def test_checkpoints_need_no_jax() -> None:
-    script = "import sys; sys.modules['jax'] = None; import smrl.runs.checkpoint"
-    subprocess.run([sys.executable, "-c", script], check=True)
+def test_runs_need_no_jax() -> None:
+    modules = ", ".join(f"smrl.runs.{file.stem}" for file in Path(runs.__path__[0]).glob("[a-z]*.py"))
+    assert "smrl.runs.doctor" in modules
+    subprocess.run([sys.executable, "-c", f"import sys; sys.modules['jax'] = None; import {modules}"], check=True)
 
 
-def test_killed_before_every_change_of_the_folder(tmp_path: Path) -> None:
-    """A child saves and dies before its n-th sync, rename or removal, for every n; not in the midst of a write.
+def test_kill_before_every_change_of_the_folder(tmp_path: Path) -> None:
+    """A child saves and dies before its n-th sync, rename or removal, for every n; but not during a write.
 
     When it does, one shard has left the memory and two are merged with the new rows.
     """
@@ -249,7 +200,7 @@ def test_killed_before_every_change_of_the_folder(tmp_path: Path) -> None:
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from test_checkpoint import Replay, SPEC, checkpoint, extend, load, same, save
         warnings.simplefilter("ignore")  # fork is safe here: no JAX computation has run
-        checkpoint.SHARDS = 2
+        checkpoint.MAX_SHARDS = 2
         calls = 0
 
         def deadly(module, name, limit):
@@ -266,7 +217,7 @@ def test_killed_before_every_change_of_the_folder(tmp_path: Path) -> None:
         while died:
             limit += 1
             folder = Path({str(tmp_path)!r}) / str(limit)
-            replay = Replay(40, SPEC, 0.9)
+            replay = Replay(40, SPEC, gamma=0.9)
             for step in (10, 20, 30):
                 save(folder, replay, step)
             child = os.fork()
@@ -279,7 +230,7 @@ def test_killed_before_every_change_of_the_folder(tmp_path: Path) -> None:
             saved, loaded, said = load(folder, 40)
             assert saved.step in (30, 50), saved.step
             assert saved.step == saved.arrays["x"][0] == loaded.added
-            undisturbed = Replay(40, SPEC, 0.9)
+            undisturbed = Replay(40, SPEC, gamma=0.9)
             extend(undisturbed, saved.step)
             assert same(undisturbed, loaded)
             assert not said, said
@@ -296,3 +247,74 @@ def test_killed_before_every_change_of_the_folder(tmp_path: Path) -> None:
     )
     assert answer.returncode == 0, answer.stderr
     assert int(answer.stdout) > 15
+
+
+def test_sync_as_on_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows cannot open folders, and syncs only files that are open for writing."""
+    opened: list[Path] = []
+
+    def windows_open(path: Path, flags: int) -> int:
+        if path.is_dir() or not flags & os.O_RDWR:
+            raise PermissionError(13, "Permission denied")
+        opened.append(path)
+        return real_open(path, flags)
+
+    real_open = os.open
+    monkeypatch.setattr(os, "open", windows_open)
+    monkeypatch.delattr(os, "O_DIRECTORY")
+    (tmp_path / "file").write_text("content")
+    for path in (tmp_path, tmp_path / "file"):
+        sync(path)
+    assert opened == [tmp_path / "file"]
+
+
+def planned(news: Iterable[int], capacity: int, limit: int = 50) -> Iterator[tuple[int, list[Shard], int]]:
+    """Yield rows so far, shards and rows written at each checkpoint, for these numbers of new rows."""
+    saved: list[Shard] = []
+    added = 0
+    for new in news:
+        added += new
+        shards = plan_shards(saved, max(0, added - capacity), added, capacity, limit)
+        yield added, shards, sum(stop - start for start, stop in set(shards) - set(saved))
+        saved = shards
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=60), st.integers(1, 200), st.integers(2, 6))
+@settings(deadline=None)
+def test_plan_holds_every_row_once(news: list[int], capacity: int, limit: int) -> None:
+    for added, shards, _ in planned(news, capacity, limit):
+        assert len(shards) <= limit
+        assert all(start < stop for start, stop in shards)
+        assert all(stop == start for (_, stop), (start, _) in itertools.pairwise(shards))
+        oldest = max(0, added - capacity)
+        assert (shards[0][0] <= oldest and shards[-1][1] == added) if shards else added == 0
+
+
+EVERY_100_STEPS = [100] * 10_000  # a million steps
+UNEQUAL = [int(2 ** random.Random(0).uniform(0, 10)) for _ in range(3_000)]
+
+
+@pytest.mark.parametrize(
+    ("news", "capacity"),
+    [
+        (EVERY_100_STEPS, 1_000_000),
+        ([1] * 10_000, 1_000),
+        (UNEQUAL, 1_000_000),
+        ([1_000] * 50 + [1] * 3_000, 1_000_000),  # many large shards first
+        ([2 ** ((k & -k).bit_length() - 1) for k in range(1, 3_000)], 1_000_000),  # small shards between large ones
+    ],
+)
+def test_plan_writes_each_row_a_few_times(news: list[int], capacity: int) -> None:
+    """Merging only the two smallest neighbours would write each of a million rows 72 times."""
+    written = most = 0
+    for _, shards, rows in planned(news, capacity):
+        written, most = written + rows, max(most, len(shards))
+        assert rows <= max(news) + capacity // 3, "no checkpoint writes most of the memory"
+    assert most == 50
+    assert written / sum(news) < 4
+
+
+def test_plan_drops_shards_without_rows() -> None:
+    for added, shards, _ in planned([10] * 1_000, capacity=1_000):
+        assert all(stop > added - 1_000 for _, stop in shards)
+        assert shards[0][0] >= added - 1_200, "rows that are gone stay on the disk for a while only"

@@ -1,4 +1,4 @@
-"""Every file of a run's folder, harmed in every way: the run ends identical, or what was lost is said."""
+"""Every file of a run is damaged in every way: the run ends identical, or reports what was lost."""
 
 import csv
 import shutil
@@ -13,20 +13,20 @@ import smrl
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint
-from smrl.runs.inspection import inspect
-from smrl.runs.paths import RunDirectory
-from smrl.runs.repair import repair
+from smrl.runs.checkpoint import ARRAYS, MANIFEST, TAIL
+from smrl.runs.doctor import examine, repair
+from smrl.runs.paths import CONFIG, EVALUATIONS, TRAINING, RunDirectory
 from smrl.types import Spec
 
 SETTINGS: dict[str, Any] = {
     **{"steps": 60, "warmup": 10, "eval_every": 10, "eval_episodes": 1, "batch_size": 4, "reuse": 1},
     **{"actor_hidden": (4,), "critic_hidden": (4,), "checkpoint_seconds": 1e9},
 }
-SHARED = "checkpoint/replay/rows-000000000000-000000000019.npz"  # by both checkpoints
+SHARED = "checkpoint/replay/rows-000000000000-000000000019.npz"  # listed by both checkpoints
 FILES = [
-    *("config.json", "evaluations.csv", "training.csv", ".lock", SHARED),
+    *(CONFIG, EVALUATIONS, TRAINING, ".lock", SHARED),
     "checkpoint/replay/rows-000000000019-000000000039.npz",
-    *(f"checkpoint/{step:012d}/{name}" for step in (20, 40) for name in ("manifest.json", "arrays.npz", "tail.npz")),
+    *(f"checkpoint/{step:012d}/{name}" for step in (20, 40) for name in (MANIFEST, ARRAYS, TAIL)),
 ]
 
 
@@ -40,9 +40,9 @@ def zero(file: Path) -> None:
 
 
 def flip(file: Path) -> None:
-    """In the middle; in config.json a digit of a setting."""
+    """Flip a bit in the middle; in config.json one of a digit of a setting."""
     content = bytearray(file.read_bytes())
-    place = content.find(b'"batch_size": 4') + 14 if file.name == "config.json" else len(content) // 2
+    place = content.find(b'"batch_size": 4') + 14 if file.name == CONFIG else len(content) // 2
     if content:
         content[place] ^= 1
     file.write_bytes(content)
@@ -56,7 +56,7 @@ def replace_by_a_folder(file: Path) -> None:
 
 HARMS: list[Callable[[Path], None]] = [truncate, zero, flip, Path.unlink, replace_by_a_folder]
 CASES = [(file, harm) for file in FILES for harm in HARMS]
-QUICK = {(file, HARMS[index % len(HARMS)]) for index, file in enumerate(FILES)} | {("config.json", flip)}
+QUICK = {(file, HARMS[index % len(HARMS)]) for index, file in enumerate(FILES)} | {(CONFIG, flip)}
 
 
 def train(runs: Path, **settings: Any) -> smrl.Run:
@@ -64,25 +64,25 @@ def train(runs: Path, **settings: Any) -> smrl.Run:
 
 
 def outcome(path: Path) -> list[bytes]:
-    """Settings, evaluations, arrays and transitions of a run, as bytes."""
+    """Return settings, evaluations, arrays and transitions of a run, as bytes."""
     config = RunDirectory(path).read_config()
-    replay = Replay(100, Spec.from_json(config["spec"]), 0.99)
+    replay = Replay(100, Spec.from_json(config["spec"]), gamma=0.99)
     saved = checkpoint.load(path / "checkpoint", pytest.fail, replay)
     assert saved is not None
     transitions = replay.sample(np.random.default_rng(0), 1, 300)
     settings = repr(sorted(config["settings"].items())).encode()
     arrays = [array.tobytes() for _, array in sorted(saved.arrays.items())]
-    return [settings, (path / "evaluations.csv").read_bytes(), *arrays, *(np.asarray(x).tobytes() for x in transitions)]
+    return [settings, (path / EVALUATIONS).read_bytes(), *arrays, *(np.asarray(x).tobytes() for x in transitions)]
 
 
 def logged_steps(path: Path) -> set[str]:
-    with (path / "training.csv").open() as file:
+    with (path / TRAINING).open() as file:
         return {row["step"] for row in csv.DictReader(file)}
 
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
-    """The runs folder of a run with checkpoints at steps 20 and 40, and the outcome of the same run undisturbed."""
+    """Return the runs folder of a run with checkpoints at steps 20 and 40, and the outcome of an undisturbed run."""
     runs = tmp_path_factory.mktemp("begun")
     for stop in (20, 40):
         train(runs / "begun", on_step=lambda run, step, stop=stop: step == stop)
@@ -96,7 +96,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
         for file, harm in CASES
     ],
 )
-def test_a_harmed_file(
+def test_damaged_file(
     begun: tuple[Path, list[bytes]],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -106,14 +106,14 @@ def test_a_harmed_file(
     template, expected = begun
     shutil.copytree(template, tmp_path / "runs")
     (folder,) = tmp_path.glob("runs/*/*/seed0")
-    assert inspect(folder).is_whole
-    evaluations, logged = (folder / "evaluations.csv").read_bytes(), logged_steps(folder)
+    assert examine(folder).is_intact
+    evaluations, logged = (folder / EVALUATIONS).read_bytes(), logged_steps(folder)
     harm(folder / file)
-    assert inspect(folder).is_whole == (file == ".lock")
+    assert examine(folder).is_intact == (file == ".lock")
     capsys.readouterr()
     is_in_the_way = harm is replace_by_a_folder and "/" not in file
     if file == SHARED or is_in_the_way:
-        with pytest.raises(SmrlError, match="move it elsewhere" if is_in_the_way else f"smrl repair {folder}"):
+        with pytest.raises(SmrlError, match="move it elsewhere" if is_in_the_way else f"smrl doctor {folder} --repair"):
             train(tmp_path / "runs")
     if is_in_the_way:
         return
@@ -123,7 +123,7 @@ def test_a_harmed_file(
     run = train(tmp_path / "runs")
     assert run.path == folder
     assert run.record.steps.tolist() == [10, 20, 30, 40, 50, 60]
-    assert (folder / "evaluations.csv").read_bytes().startswith(evaluations)
+    assert (folder / EVALUATIONS).read_bytes().startswith(evaluations)
     assert logged_steps(folder) >= logged
     assert (outcome(folder) == expected) == (file != SHARED)
     messages = capsys.readouterr().err

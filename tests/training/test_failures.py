@@ -10,7 +10,7 @@ from broken_envs import LIMIT, Raises, Toy
 
 import smrl
 from smrl.errors import SmrlError
-from smrl.runs import checkpoint, tables
+from smrl.runs import checkpoint, records
 from smrl.training import evaluator, progress
 from smrl.training.events import EventFile
 from smrl.training.recorder import Recorder
@@ -86,10 +86,10 @@ def test_closing_hides_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The disk is full for everything: the table, the checkpoint, and what is written when closing."""
-    write = tables.CsvLog.write
+    write = records.CsvLog.write
     monkeypatch.setattr(Recorder, "close", full)
     monkeypatch.setattr(evaluator.Evaluator, "close", full)
-    monkeypatch.setattr(tables.CsvLog, "write", lambda log, row: full() if row["step"] == 30 else write(log, row))
+    monkeypatch.setattr(records.CsvLog, "write", lambda log, row: full() if row["step"] == 30 else write(log, row))
     with pytest.raises(OSError, match="No space left"):
         train(tmp_path)
     messages = capsys.readouterr().err

@@ -10,7 +10,7 @@ from killing import outcome
 import smrl
 from smrl.memory import replay
 from smrl.memory.frames import allocate
-from smrl.runs import checkpoint, shards
+from smrl.runs import checkpoint
 from smrl.runs.atomic import load_arrays
 from smrl.runs.paths import RunDirectory
 from smrl.training import memory_budget as room
@@ -66,7 +66,7 @@ def test_frames_that_do_not_fit_into_memory_are_in_a_file(tmp_path: Path, monkey
     here = smrl.train("dqn", "PongNoFrameskip-v4", **options, runs=tmp_path / "memory")
     monkeypatch.setattr(room, "_physical_memory", lambda: 79_000)
     messages: list[str] = []
-    monkeypatch.setattr("smrl.training.progress.Unfailing.say", lambda self, message: messages.append(message))
+    monkeypatch.setattr("smrl.training.progress.Unfailing.notify", lambda self, message: messages.append(message))
     folders: list[Path | None] = []
 
     def noted(spec: ArraySpec, count: int, folder: Path | None) -> np.ndarray:
@@ -74,8 +74,8 @@ def test_frames_that_do_not_fit_into_memory_are_in_a_file(tmp_path: Path, monkey
         return allocate(spec, count, folder)
 
     monkeypatch.setattr(replay, "allocate", noted)
-    monkeypatch.setattr(checkpoint, "SHARDS", 2)
-    monkeypatch.setattr(shards, "LARGEST", 10_000)
+    monkeypatch.setattr(checkpoint, "MAX_SHARDS", 2)
+    monkeypatch.setattr(checkpoint, "LARGEST_SHARD", 10_000)
     there = smrl.train("dqn", "PongNoFrameskip-v4", **options, runs=tmp_path / "disk")
     assert any("is more than half of this machine's, so its frames are in a file" in message for message in messages)
     assert outcome("PongNoFrameskip-v4", tmp_path / "disk") == outcome("PongNoFrameskip-v4", tmp_path / "memory")

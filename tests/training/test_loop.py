@@ -2,7 +2,6 @@
 
 import csv
 import json
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -22,7 +21,6 @@ from smrl.training.clock import Clock
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 10, "eval_episodes": 2, "batch_size": 8, "reuse": 1}
 SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,), "quiet": True}
-FORMAT_1 = Path(__file__).parents[1] / "data" / "format1"
 
 
 def train(runs: Path, env: Any = "Pendulum-v1", **settings: Any) -> smrl.Run:
@@ -152,29 +150,6 @@ def test_a_checkpoint_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     train(tmp_path)
     assert read.count("arrays.npz") == 1
     assert len(read) == len(set(read))
-
-
-def test_a_run_of_format_1_is_read_found_and_continued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.copytree(FORMAT_1, tmp_path, dirs_exist_ok=True)
-    (config,) = tmp_path.glob("*/*/seed0/config.json")
-    old = smrl.load(config.parent)
-    assert old.record.steps.tolist() == [20, 40]
-    assert -2 <= old.policy(np.zeros(3))[0] <= 2
-    with pytest.raises(SmrlError, match="kept no best policy"):
-        old.best_policy  # noqa: B018
-    sizes: dict[str, Any] = {"actor_hidden": (4,), "critic_hidden": (4,), "critics": 2, "capacity": 100}
-    settings: dict[str, Any] = {"warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 4, "reuse": 2}
-    settings |= {"preset": "authors"}  # the default of that time
-    run = smrl.train("redq", "Pendulum-v1", steps=60, fresh_batches=3, runs=tmp_path, **sizes, **settings)
-    assert run.path == old.path, "found by its settings, whatever its folder is called"
-    assert "continuing at step 40" in capsys.readouterr().err
-    assert run.record.steps.tolist() == [20, 40, 60]
-    saved = checkpoint.load(run.path / "checkpoint", print)
-    assert saved is not None
-    assert int(saved.arrays["['updates']"]) == 3 * 2 * 40
-    assert int(saved.arrays["['batches']"]) == 3 * 40
-    assert json.loads(config.read_text())["format"] == 3
-    assert run.best_policy(np.zeros(3)).shape == (1,)
 
 
 def test_updates_are_counted_per_step_whatever_the_number_of_environments(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_losses_are_summed_and_not_kept() -> None:
 def collector(env: Any) -> Collector:
     settings = make_settings("ddpg", "Toy", warmup=10**6, steps=10**7)
     envs = [make(partial(env))]
-    found = Collector(settings, envs, Replay(100, envs[0].spec, 0.99, 1, 1))
+    found = Collector(settings, envs, Replay(100, envs[0].spec, gamma=0.99))
     found.start()
     return found
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from smrl.errors import SmrlError
-from smrl.runs.records import EVALUATIONS, read_run
+from smrl.runs.paths import EVALUATIONS
+from smrl.runs.records import read_run
 from smrl.studies.launchers.local import Local, Worker
 from smrl.studies.launchers.protocol import Ending, Task
 from smrl.training.progress import Progress

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from smrl import plugins
+from smrl import plugins, runtime
 from smrl.cli.parsing import out, parse
 from smrl.statistics import sample_sd
 from smrl.training.evaluator import evaluate
@@ -36,6 +36,7 @@ def run(words: Sequence[str]) -> None:
     if command.trust or command.env:
         plugins.use_working_directory()
     trained = load(command.run, command.trust)
+    runtime.start(trained.threads)  # so that the episodes of the run's evaluations come out the same
     played = evaluate(trained, command.episodes, best=command.best, env=command.env)
     returns = played.returns
     sd = f"{sample_sd(returns):,.2f}" if len(returns) > 1 else "–"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smrl import runtime
 from smrl.envs.environment import Environment
 from smrl.envs.make import EnvFactory, Raw
 from smrl.randomness import Purpose, environment_seed
@@ -109,7 +108,6 @@ def evaluate(
     >>> evaluate(load("runs/Hopper-v4/sac-reuse10/seed0"), episodes=20).returns.mean()          # doctest: +SKIP
     """
     episodes = convert("episodes", episodes, Count)
-    runtime.start(run.threads)  # so that the episodes of the run's evaluations come out the same
     policy = run.best_policy if best else run.policy
     with contextlib.closing(Evaluator(EnvFactory(lambda: run.make_env(env)), episodes, run.settings.seed)) as evaluator:
         played = evaluator(policy.act)

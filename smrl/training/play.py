@@ -10,7 +10,6 @@ from typing import Any
 import imageio.v3 as iio
 import numpy as np
 
-from smrl import runtime
 from smrl.envs.environment import Environment
 from smrl.envs.make import Raw
 from smrl.errors import SmrlError, require
@@ -19,6 +18,7 @@ from smrl.runs.atomic import writing
 from smrl.training.run import Run
 from smrl.validation import Count, convert
 
+RENDERER = "MUJOCO_GL"
 GRAPHICS = re.compile("egl|glget|libgl|opengl|osmesa|glfw|mujoco_gl", re.IGNORECASE)  # in what a renderer complains of
 ADVICE = (
     "off-screen rendering needs a library of the system: apt-get install libegl1 libgl1, "
@@ -47,11 +47,13 @@ def play(
         require(bool(screen), "there is no screen to play on; write a file with --video play.mp4.")
     else:
         require(video.suffix == ".mp4", f"a video is a file that ends in .mp4, not {video.name}.")
-        os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo reads it when it makes a renderer; egl needs no screen
-    runtime.start(run.threads)
     policy = run.best_policy if best else run.policy
     returns = []
-    with _advice(), contextlib.closing(run.make_env(env, "rgb_array" if video else "human")) as environment:
+    with (
+        _advice(),
+        _screenless() if video else contextlib.nullcontext(),
+        contextlib.closing(run.make_env(env, "rgb_array" if video else "human")) as environment,
+    ):
         fps = environment.env.metadata.get("render_fps", 30)
         with _film(video, int(fps)) as show:
             for episode in range(episodes):
@@ -70,6 +72,19 @@ def _picture(env: Environment) -> np.ndarray:
     picture = np.asarray(env.render())
     require(picture.ndim == 3, f"{env.name} does not render pictures, so there is nothing to film.")
     return picture
+
+
+@contextlib.contextmanager
+def _screenless() -> Iterator[None]:
+    """Let MuJoCo draw without a screen, unless the user has chosen a renderer; it looks when it draws first."""
+    if os.environ.get(RENDERER):
+        yield
+        return
+    os.environ[RENDERER] = "egl"
+    try:
+        yield
+    finally:
+        del os.environ[RENDERER]
 
 
 @contextlib.contextmanager

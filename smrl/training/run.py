@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from smrl import runtime
 from smrl.algorithms import registry
 from smrl.envs.environment import Environment
 from smrl.envs.make import Raw, make
@@ -77,7 +76,6 @@ class Run:
         return make(env or name, render_mode, **self.settings.env_options)
 
     def _load_policy(self, best: bool) -> Policy:
-        runtime.start()
         directory = RunDirectory(self.path)
         spec = Spec.from_json(directory.read_config()["spec"])
         algorithm = registry.find(self.settings.algorithm).make(self.settings.hyper, spec)

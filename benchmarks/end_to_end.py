@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.harness import Call, Record, cores, interleaved, median_of, ratio
 from benchmarks.peers import LIBRARIES, peers
-from smrl import machine
+from smrl import machine, runtime
 from smrl.envs import make as envs
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions
@@ -43,7 +43,7 @@ def training(reuse: int) -> Iterator[Trainer]:
         directory = RunDirectory.of(settings, session.runs)
         resources.enter_context(directory.locked())
         with contextlib.closing(make_env()) as env:
-            directory.write_config(settings, env.spec, None, machine.threads())
+            directory.write_config(settings, env.spec, None, machine.threads(), runtime.platform_facts())
         progress = Board(quiet=True).progress("", 1)
         trainer = Trainer(
             settings, session, directory, make_env, progress, Callbacks(), SignalHandler(progress.notify), resources

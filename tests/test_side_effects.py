@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ print(json.dumps(changes))
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> smrl.Run:
-    settings = {"steps": 40, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 8}
+    settings: dict[str, Any] = {"steps": 40, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 8}
     runs = tmp_path_factory.mktemp("runs")
     return smrl.train("ddpg", "Pendulum-v1", reuse=1, runs=runs, quiet=True, **settings)
 

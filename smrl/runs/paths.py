@@ -9,18 +9,15 @@ runs/<env>/<label>/seed<k>/      the label is readable; the settings in config.j
 """
 
 import json
-import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import filelock
 
-from smrl import machine, runtime
 from smrl.errors import SmrlError, require
 from smrl.runs import config as formats
 from smrl.runs import identity
@@ -107,45 +104,37 @@ class RunDirectory:
             "has changed; give env_name= another name for a new run.",
         )
 
-    def changes(self) -> list[str]:
-        """What is different from when the run was last trained and may change its last bits."""
-        if not self.config.exists():
-            return []
-        old, new = self.read_config(), _machine()
-        pairs = [(name, old["versions"].get(name), now) for name, now in _versions().items()]
-        pairs += [("the processor", old["cpu"], new["cpu"]), ("the backend of JAX", old["backend"], new["backend"])]
-        pairs += [(name, (old["switches"] or {}).get(name), now) for name, now in runtime.switches().items()]
-        return [f"{name} was {before} and is {now} now" for name, before, now in pairs if before not in (None, now)]
-
-    def write_config(self, settings: Settings[Any], spec: Spec, env_source: str | None, threads: int) -> None:
-        """Record everything needed to repeat the run."""
+    def write_config(
+        self,
+        settings: Settings[Any],
+        spec: Spec,
+        env_source: str | None,
+        threads: int,
+        platform: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Record everything needed to repeat the run; return what was recorded."""
         config = {
             "format": formats.FORMAT,
             "settings": settings.to_json(),
             "spec": spec.to_json(),
             "env_source": env_source,
             "threads": threads,
-            "versions": _versions(),
-            "switches": runtime.switches(),
-            **_machine(),
+            **platform,
             "git_commit": _git_commit(),
         }
         config["checksum"] = formats.checksum(config)
         with writing(self.config):
             write_atomically(self.config, json.dumps(config, indent=2).encode())
+        return config
 
 
-def _versions() -> dict[str, str]:
-    packages = ("smrl", "jax", "jaxlib", "flax", "optax", "gymnasium", "mujoco", "numpy")
-    return {name: version(name) for name in packages} | {"python": platform.python_version()}
-
-
-def _machine() -> dict[str, str]:
-    return {
-        "cpu": machine.processor(),
-        "backend": runtime.backend(),
-        "machine": f"{platform.machine()} {platform.system()}",
-    }
+def changes(config: Mapping[str, Any], platform: Mapping[str, Any]) -> list[str]:
+    """Return what differs from when the run was last trained and may change its last bits."""
+    pairs = [(name, config["versions"].get(name), now) for name, now in platform["versions"].items()]
+    pairs += [("the processor", config["cpu"], platform["cpu"])]
+    pairs += [("the backend of JAX", config["backend"], platform["backend"])]
+    pairs += [(name, (config["switches"] or {}).get(name), now) for name, now in platform["switches"].items()]
+    return [f"{name} was {before} and is {now} now" for name, before, now in pairs if before not in (None, now)]
 
 
 def _git_commit() -> str | None:

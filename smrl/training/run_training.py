@@ -11,7 +11,7 @@ from smrl.envs.environment import Environment
 from smrl.envs.make import EnvFactory
 from smrl.errors import require
 from smrl.runs import checkpoint
-from smrl.runs.paths import RunDirectory
+from smrl.runs.paths import RunDirectory, changes
 from smrl.runs.repair import mend
 from smrl.settings import RunOptions, Settings
 from smrl.training.advice import cost_of_reuse
@@ -57,11 +57,12 @@ def run_training(
             progress.notify(f"finished already, {done:,} steps; see {directory.path}")
             return Run(directory.path, trust=True)
         _settle_threads(options.threads, directory)  # before anything starts JAX
-        for change in directory.changes():
+        platform = runtime.platform_facts()
+        for change in changes(directory.read_config(), platform) if directory.config.exists() else ():
             progress.notify(f"{change}, so the last bits may differ from a run that was never interrupted.")
         interruption = resources.enter_context(SignalHandler(progress.notify))
         _refuse_unfit(settings, spec)
-        directory.write_config(settings, spec, env_source, machine.threads())
+        directory.write_config(settings, spec, env_source, machine.threads(), platform)
         trainer = Trainer(settings, options, directory, make_env, progress, callbacks, interruption, resources)
         reason = trainer.run()
         trainer.save()

@@ -11,7 +11,7 @@ from smrl.kernels import library
 
 PROGRAM = """
 import hashlib
-from smrl.runs import runtime
+from smrl import runtime
 runtime.start()
 import jax
 import numpy as np

@@ -153,7 +153,7 @@ def test_any_shape_and_dtype(spec: Spec) -> None:
 
 
 PROGRAM = """
-from smrl.runs import runtime
+from smrl import runtime
 runtime.start(1)
 import numpy as np
 from smrl.memory.replay import Replay

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 
 from smrl.envs.make import identify, make
+from smrl.runs.identity import title
 from smrl.settings import RunOptions
 from smrl.studies.presets import resolve
 from smrl.training.loop import Callbacks
@@ -42,6 +43,6 @@ def train(
     chosen = resolve(algorithm, name, preset, **rest)
     source = source if isinstance(env, str) else source or NAMED
     with Board(options.quiet) as board:
-        progress = board.progress(chosen.title, chosen.steps)
+        progress = board.progress(title(chosen.to_json()), chosen.steps)
         make_env = partial(make, env)
         return run_training(chosen, options, make_env, progress, Callbacks(on_step, on_evaluation), source)

@@ -138,6 +138,11 @@ def label(settings: Settings, names: Sequence[str]) -> str:
     return ", ".join(parts)
 
 
+def title(settings: Settings) -> str:
+    """Return what a person calls one run: its label, environment and seed."""
+    return f"{label(settings, [])}, {settings['env']}, seed {settings['seed']}"
+
+
 def algorithm_words(algorithm: str) -> str:
     """An algorithm's name for people: SAC, but my_module:cem as it is."""
     return algorithm if ":" in algorithm else NAMES.get(algorithm, algorithm.upper())

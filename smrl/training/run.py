@@ -45,7 +45,7 @@ class Run:
 
     @property
     def threads(self) -> int:
-        """Threads of XLA when the run was trained."""
+        """Threads that the run was trained with."""
         return int(RunDirectory(self.path).read_config()["threads"])
 
     @property

@@ -43,10 +43,19 @@ def training(reuse: int) -> Iterator[Trainer]:
         directory = RunDirectory.of(settings, session.runs)
         resources.enter_context(directory.locked())
         with contextlib.closing(make_env()) as env:
-            directory.write_config(settings, env.spec, None, machine.threads(), runtime.platform_facts())
+            platform = runtime.platform_facts()
+            config = directory.write_config(settings, env.spec, None, machine.threads(), platform)
         progress = Board(quiet=True).progress("", 1)
         trainer = Trainer(
-            settings, session, directory, make_env, progress, Callbacks(), SignalHandler(progress.notify), resources
+            settings=settings,
+            options=session,
+            directory=directory,
+            config=config,
+            make_env=make_env,
+            progress=progress,
+            callbacks=Callbacks(),
+            signals=SignalHandler(progress.notify),
+            resources=resources,
         )
         advance(trainer, WARMUP + 10)
         yield trainer

@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from smrl.studies.presets import Preset, Row
     from smrl.training.evaluator import evaluate
     from smrl.training.play import play
-    from smrl.training.policy import Policy
-    from smrl.training.run import Run, load
+    from smrl.training.run import Policy, Run, load
 
     __version__: str
 
 _MODULES = {
-    "Policy": "smrl.training.policy",
+    "Policy": "smrl.training.run",
     "Preset": "smrl.studies.presets",
     "Row": "smrl.studies.presets",
     "Run": "smrl.training.run",

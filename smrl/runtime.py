@@ -10,6 +10,7 @@ import hashlib
 import os
 import platform
 import shutil
+import subprocess
 import tempfile
 import time
 from importlib.metadata import version
@@ -74,6 +75,7 @@ def platform_facts() -> dict[str, Any]:
         "cpu": processor(),
         "backend": jax.default_backend(),
         "machine": f"{platform.machine()} {platform.system()}",
+        "git_commit": _git_commit(),
     }
 
 
@@ -82,6 +84,16 @@ def switches() -> dict[str, str]:
     variables = {name: os.environ.get(name) or "not set" for name in VARIABLES}
     variables[library.SWITCH] = "native" if library.is_available() else "xla"
     return variables | {name: str(getattr(jax.config, name)) for name in SWITCHES if hasattr(jax.config, name)}
+
+
+def _git_commit() -> str | None:
+    """Return the commit of this package's source, if it is run from a checkout."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        answer = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return answer.stdout.strip()
 
 
 def _keep_freed_memory() -> None:

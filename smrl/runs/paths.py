@@ -9,7 +9,6 @@ runs/<env>/<label>/seed<k>/      the label is readable; the settings in config.j
 """
 
 import json
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from smrl.errors import SmrlError, require
 from smrl.runs import config as formats
 from smrl.runs import identity
 from smrl.runs.atomic import links, write_atomically, writing
-from smrl.settings import Settings, from_json, names
+from smrl.settings import Settings, names
 from smrl.types import Spec
 
 
@@ -84,15 +83,8 @@ class RunDirectory:
         """What config.json says."""
         return formats.read_config(self.path)
 
-    def read_settings(self) -> Settings[Any]:
-        """The settings of the run."""
-        return from_json(self.read_config()["settings"])
-
-    def refuse_another(self, settings: Settings[Any], env_source: str | None) -> None:
-        """See that a run that is there already has these settings and the same function as environment."""
-        if not self.config.exists():
-            return
-        config = self.read_config()
+    def check_same_run(self, config: Mapping[str, Any], settings: Settings[Any], env_source: str | None) -> None:
+        """Refuse to continue a run that has other settings or another function as environment."""
         same = identity.digest(names(settings.algorithm) | identity.flat(config["settings"]))
         require(
             same == identity.digest(settings.to_json()),
@@ -120,28 +112,17 @@ class RunDirectory:
             "env_source": env_source,
             "threads": threads,
             **platform,
-            "git_commit": _git_commit(),
         }
-        config["checksum"] = formats.checksum(config)
+        content = json.dumps(config | {"checksum": formats.checksum(config)}, indent=2)
         with writing(self.config):
-            write_atomically(self.config, json.dumps(config, indent=2).encode())
-        return config
+            write_atomically(self.config, content.encode())
+        return dict(json.loads(content))
 
-
-def changes(config: Mapping[str, Any], platform: Mapping[str, Any]) -> list[str]:
-    """Return what differs from when the run was last trained and may change its last bits."""
-    pairs = [(name, config["versions"].get(name), now) for name, now in platform["versions"].items()]
-    pairs += [("the processor", config["cpu"], platform["cpu"])]
-    pairs += [("the backend of JAX", config["backend"], platform["backend"])]
-    pairs += [(name, (config["switches"] or {}).get(name), now) for name, now in platform["switches"].items()]
-    return [f"{name} was {before} and is {now} now" for name, before, now in pairs if before not in (None, now)]
-
-
-def _git_commit() -> str | None:
-    """The commit of this package's source, where it is run from a checkout."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        answer = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return answer.stdout.strip()
+    @staticmethod
+    def changes(config: Mapping[str, Any], platform: Mapping[str, Any]) -> list[str]:
+        """Return what differs from when the run was last trained and may change its last bits."""
+        pairs = [(name, config["versions"].get(name), now) for name, now in platform["versions"].items()]
+        pairs += [("the processor", config["cpu"], platform["cpu"])]
+        pairs += [("the backend of JAX", config["backend"], platform["backend"])]
+        pairs += [(name, (config["switches"] or {}).get(name), now) for name, now in platform["switches"].items()]
+        return [f"{name} was {before} and is {now} now" for name, before, now in pairs if before not in (None, now)]

@@ -1,7 +1,7 @@
-"""A run that was trained: its settings, its evaluations, its policies."""
+"""A trained run: its settings, its evaluations and its policies."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,35 +18,60 @@ from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
 from smrl.runs.records import Record, read_run
 from smrl.runs.trust import named_code, refuse_code
-from smrl.settings import Settings
+from smrl.settings import Settings, from_json
 from smrl.training.acting import Reader
 from smrl.training.arrays import from_arrays
-from smrl.training.policy import Policy
 from smrl.types import Spec
 
-NAMED = "named"  # source of an environment that a user's function makes under a name of the user's
+NAMED = "named"  # env_source of an environment that a function makes under a name that the user gave
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The greedy policy of a run, for one observation or a batch of them."""
+
+    spec: Spec
+    act: Callable[[np.ndarray], np.ndarray]  # (batch, *obs) → (batch, *action), in the algorithm's units
+    decode: Callable[[np.ndarray], np.ndarray] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decode", self.spec.action.decoder())
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        """Choose actions in the environment's units; an observation may have the environment's shape or be flat.
+
+        >>> action = policy(obs)                                                  # doctest: +SKIP
+        """
+        given = np.asarray(obs, self.spec.obs.dtype)
+        is_one = given.size == np.prod(self.spec.obs.shape) and given.ndim <= len(self.spec.obs.shape)
+        actions = self.decode(self.act(given.reshape(-1, *self.spec.obs.shape)))
+        return actions[0] if is_one else actions
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory, opened."""
+    """A run directory that was opened for reading."""
 
     path: Path
     trust: bool = False  # whether modules that the settings name may be imported
 
     @cached_property
+    def config(self) -> dict[str, Any]:
+        """The content of config.json."""
+        return RunDirectory(self.path).read_config()
+
+    @cached_property
     def settings(self) -> Settings[Any]:
         """The settings that the run was trained with."""
-        directory = RunDirectory(self.path)
         if not self.trust:
-            code = named_code(directory.read_config()["settings"])
+            code = named_code(self.config["settings"])
             refuse_code(self.path, {part: name for part, name in code.items() if part != "environment"})
-        return directory.read_settings()
+        return from_json(self.config["settings"])
 
     @property
     def threads(self) -> int:
-        """Threads that the run was trained with."""
-        return int(RunDirectory(self.path).read_config()["threads"])
+        """The number of threads that the run was trained with."""
+        return int(self.config["threads"])
 
     @property
     def record(self) -> Record:
@@ -64,10 +89,13 @@ class Run:
         return self._load_policy(best=True)
 
     def make_env(self, env: str | Callable[..., Raw] | None = None, render_mode: str | None = None) -> Environment:
-        """The environment that the run was trained in; ``env`` is its id or the function that made it, if one did."""
-        source, name = RunDirectory(self.path).read_config()["env_source"], self.settings.env
+        """Make the environment that the run was trained in.
+
+        ``env`` is its id or the function that makes it, and is needed only if a function made it.
+        """
+        name = self.settings.env
         require(
-            env is not None or (source != NAMED and not name.startswith("__main__:")),
+            env is not None or (self.config["env_source"] != NAMED and not name.startswith("__main__:")),
             f"{self.path} was trained in an environment that a function makes ({name}): open it in Python, with "
             f"smrl.evaluate(smrl.load({str(self.path)!r}), env=that_function) or smrl.play(…, env=that_function).",
         )
@@ -76,17 +104,16 @@ class Run:
         return make(env or name, render_mode, **self.settings.env_options)
 
     def _load_policy(self, best: bool) -> Policy:
-        directory = RunDirectory(self.path)
-        spec = Spec.from_json(directory.read_config()["spec"])
+        spec = Spec.from_json(self.config["spec"])
         algorithm = registry.find(self.settings.algorithm).make(self.settings.hyper, spec)
-        saved = checkpoint.load(directory.checkpoint, lambda message: None)
+        saved = checkpoint.load(RunDirectory(self.path).checkpoint, lambda message: None)
         if saved is None:
             raise SmrlError(f"{self.path} has no checkpoint yet; train it first.")
         arrays = saved.arrays
         if best:
             chosen = {name.replace("best", "state", 1): array for name, array in arrays.items() if "['best']" in name}
             require(bool(chosen), f"{self.path} has kept no best policy; evaluate the newest one, or train it further.")
-            arrays = arrays | chosen  # the parameters that the policy reads; nothing else matters to it
+            arrays = arrays | chosen  # only the parameters that the policy reads; it needs no others
         template = {"state": jax.eval_shape(algorithm.init, key(self.settings.seed, Purpose.INITIALISE))}
         state = from_arrays(template, arrays)["state"]
         act = Reader(algorithm.exploit, state, spec.example().obs).bind(state)
@@ -99,5 +126,5 @@ def load(path: str | Path, trust: bool = False) -> Run:
     >>> policy = load("runs/Hopper-v4/sac-reuse10/seed0").policy                  # doctest: +SKIP
     """
     run = Run(Path(path).absolute(), trust)
-    run.settings  # noqa: B018  # a folder that is no run is refused here and not at first use
+    run.settings  # noqa: B018  # refuses a folder that is not a run here, rather than at first use
     return run

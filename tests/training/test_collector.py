@@ -1,4 +1,4 @@
-"""Environments that are shared or do not repeat themselves: refused, or said and survived."""
+"""Environments that are shared are refused; nondeterministic ones are reported."""
 
 from collections.abc import Callable
 from pathlib import Path

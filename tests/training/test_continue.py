@@ -1,4 +1,4 @@
-"""A run that is killed, interrupted or damaged ends as one that was not."""
+"""A run that was killed, interrupted or damaged gives the same results as an undisturbed one."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Several episodes at once give what one after the other gives."""
+"""Parallel episodes give the same returns as sequential ones."""
 
 from functools import partial
 

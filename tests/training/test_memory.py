@@ -1,4 +1,4 @@
-"""What a run holds in memory does not grow with the steps between two evaluations."""
+"""The memory of a run does not grow with the steps between two evaluations."""
 
 import tracemalloc
 from collections.abc import Callable

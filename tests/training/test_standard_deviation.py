@@ -1,4 +1,4 @@
-"""One kind of standard deviation, wherever smrl reports one."""
+"""All reported standard deviations are sample standard deviations (n − 1)."""
 
 import csv
 import math

@@ -1,4 +1,4 @@
-"""Episodes that never end: they can be limited, they are said, and signals are answered in them."""
+"""Endless episodes: limits, warnings and signals."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Where a run is: relative to where it was started, moved elsewhere, and shown as it is called."""
+"""Folders of runs: relative, moved, and with unusual names."""
 
 import io
 import os

@@ -46,8 +46,17 @@ def training(reuse: int) -> Iterator[Trainer]:
             platform = runtime.platform_facts()
             config = directory.write_config(settings, env.spec, None, machine.threads(), platform)
         progress = Board(quiet=True).progress("", 1)
-        signals = SignalHandler(progress.notify)
-        trainer = Trainer(settings, session, directory, config, make_env, progress, Callbacks(), signals, resources)
+        trainer = Trainer(
+            settings=settings,
+            options=session,
+            directory=directory,
+            config=config,
+            make_env=make_env,
+            progress=progress,
+            callbacks=Callbacks(),
+            signals=SignalHandler(progress.notify),
+            resources=resources,
+        )
         advance(trainer, WARMUP + 10)
         yield trainer
 

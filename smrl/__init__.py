@@ -1,24 +1,24 @@
 """smrl: sample-efficient off-policy reinforcement learning by sample multiple reuse.
 
-The public names are loaded when they are first used, so importing smrl costs nothing.
+The public names are imported on first use, so that importing smrl is fast.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from smrl.api import train
+    from smrl.api import register, train
     from smrl.errors import SmrlError
     from smrl.smr.loop import reuse
     from smrl.studies.presets import Preset, Row
-    from smrl.studies.registration import register
     from smrl.training.evaluator import evaluate
     from smrl.training.play import play
-    from smrl.training.policy import Policy
-    from smrl.training.run import Run, load
+    from smrl.training.run import Policy, Run, load
 
-_HOMES = {
-    "Policy": "smrl.training.policy",
+    __version__: str
+
+_MODULES = {
+    "Policy": "smrl.training.run",
     "Preset": "smrl.studies.presets",
     "Row": "smrl.studies.presets",
     "Run": "smrl.training.run",
@@ -26,7 +26,7 @@ _HOMES = {
     "evaluate": "smrl.training.evaluator",
     "load": "smrl.training.run",
     "play": "smrl.training.play",
-    "register": "smrl.studies.registration",
+    "register": "smrl.api",
     "reuse": "smrl.smr.loop",
     "train": "smrl.api",
 }
@@ -35,12 +35,15 @@ __all__ = ["Policy", "Preset", "Row", "Run", "SmrlError", "evaluate", "load", "p
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name == "__version__":
+        value = importlib.import_module("importlib.metadata").version("smrl")
+    elif name in _MODULES:
+        value = getattr(importlib.import_module(_MODULES[name]), name)
+    else:
         raise AttributeError(f"module 'smrl' has no attribute '{name}'")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "__version__"]

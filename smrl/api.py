@@ -1,19 +1,29 @@
-"""`smrl.train`: one run from Python."""
+"""`smrl.train` and `smrl.register`."""
 
+import textwrap
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import gymnasium
 
+from smrl.algorithms import registry
+from smrl.algorithms.registry import Make
 from smrl.envs.make import identify, make
+from smrl.errors import SmrlError
+from smrl.keywords import Keywords
+from smrl.runs.identity import title
 from smrl.settings import RunOptions
-from smrl.studies.presets import resolve
+from smrl.studies import presets
+from smrl.studies.presets import Preset
 from smrl.training.loop import Callbacks
 from smrl.training.progress import Board
 from smrl.training.run import NAMED, Run
 from smrl.training.run_training import run_training
+from smrl.validation import documentation
+
+OWN_PRESETS = tuple(presets.PRESETS)
 
 
 def train(
@@ -24,24 +34,62 @@ def train(
     env_name: str | None = None,
     on_step: Callable[[Run, int], Any] | None = None,
     on_evaluation: Callable[[Run, int, dict[str, float]], Any] | None = None,
-    **settings: Any,
+    **keywords: Unpack[Keywords],
 ) -> Run:
-    """Train, or continue where an earlier call was interrupted; a finished run is left alone.
+    """Train a run, or continue one that was interrupted; a finished run is left alone.
 
-    Every flag of ``smrl train`` is a keyword. ``env`` may be a function that makes an environment; a lambda or a
-    partial needs an ``env_name``, by which its runs are found. ``on_step(run, step)`` and ``on_evaluation(run, step,
-    values)`` are called on the way; one that returns True stops the run, which is saved.
+    A training changes the process that it runs in: it fixes the number of JAX's threads, because the last bits of its
+    results depend on them, and sets JAX's dispatch, compilation cache and memory allocator for speed.
 
     >>> run = train("sac", "Hopper-v4", reuse=10, steps=300_000, seed=0)          # doctest: +SKIP
     >>> run.policy(obs)                                                           # doctest: +SKIP
+
+    Arguments:
+        algorithm: Name of the algorithm, or module:function for a custom one.
+        env: Gymnasium id, or a function that makes an environment.
+        preset: Named settings that the keywords are laid over.
+        env_name: Name for the environment of a function; needed for a lambda or a partial.
+        on_step: Called as on_step(run, step) after every step; if it returns True, the run is saved and stopped.
+        on_evaluation: Called as on_evaluation(run, step, values) after every evaluation, in the same way.
+
+    Keywords, each with the default of the preset:
     """
     option_names = {field.name for field in fields(RunOptions)}
-    options = RunOptions(**{name: value for name, value in settings.items() if name in option_names})
+    options: dict[str, Any] = {name: value for name, value in keywords.items() if name in option_names}
+    values: dict[str, Any] = {name: value for name, value in keywords.items() if name not in option_names}
+    run_options = RunOptions(**options)
     name, source = identify(env, env_name)
-    rest = {name: value for name, value in settings.items() if name not in option_names}
-    chosen = resolve(algorithm, name, preset, **rest)
+    settings = presets.resolve(algorithm, name, preset, **values)
     source = source if isinstance(env, str) else source or NAMED
-    with Board(options.quiet) as board:
-        progress = board.progress(chosen.title, chosen.steps)
-        make_env = partial(make, env)
-        return run_training(chosen, options, make_env, progress, Callbacks(on_step, on_evaluation), source)
+    with Board(run_options.quiet) as board:
+        progress = board.progress(title(settings.to_json()), settings.steps)
+        callbacks = Callbacks(on_step, on_evaluation)
+        return run_training(settings, run_options, partial(make, env), progress, callbacks, source)
+
+
+def _with_keywords(text: str) -> str:
+    """Return the docstring of `train` with the keywords and their meanings."""
+    wrap = partial(textwrap.wrap, width=112, subsequent_indent=" " * 12)
+    lines = [line for name, meaning in documentation(Keywords).items() for line in wrap(f"        {name}: {meaning}")]
+    return "\n".join([text.rstrip(), *lines, "    "])
+
+
+train.__doc__ = _with_keywords(train.__doc__ or "")
+
+
+def register(name: str, what: Make | Preset, title: str = "") -> None:
+    """Register an algorithm or a preset under a name in this process.
+
+    An algorithm is a function ``(config, spec) → Algorithm``; see docs/extend.md. Packages use the entry-point groups
+    ``smrl.algorithms`` and ``smrl.presets`` instead, and the command line also takes ``module:name``.
+
+    >>> register("quick", Preset("a short run", (presets.Row("*", {"steps": 20_000}),)))
+    >>> presets.resolve("sac", "Hopper-v4", "quick").steps
+    20000
+    """
+    if not isinstance(what, Preset):
+        registry.register(name, what, title)
+    elif name in OWN_PRESETS:
+        raise SmrlError(f"{name} is a preset of smrl; register yours under another name.")
+    else:
+        presets.PRESETS[name] = what

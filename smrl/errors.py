@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 
 class SmrlError(Exception):
-    """One sentence that says what is wrong and what to do; the command line exits with code 2."""
+    """An error with a one-line message: what is wrong and what to do. The command line exits with code 2."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """``; did you mean …?`` with the most similar known word, to end a message; empty if none is similar.
+    """Return ``; did you mean …?`` with the most similar known word, to end a message; empty if none is similar.
 
     >>> nearest("sca", ["sac", "td3"])
     '; did you mean sac?'
@@ -20,6 +20,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def require(condition: bool, message: str) -> None:
-    """Raise SmrlError with this sentence unless the condition holds."""
+    """Raise SmrlError with this message unless the condition holds."""
     if not condition:
         raise SmrlError(message)

@@ -12,20 +12,20 @@ THREADS = "SMRL_THREADS"
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def threads() -> int:
-    """The number of threads that this process computes with: what SMRL_THREADS says, or one per core."""
+    """Return the number of threads to compute with: SMRL_THREADS, or one per core."""
     text = os.environ.get(THREADS) or str(cores())
     is_count = text.isascii() and text.isdecimal() and int(text) > 0
-    require(is_count, f"{THREADS}={text} in the environment is no number of threads; unset it, or give at least 1.")
+    require(is_count, f"{THREADS}={text} in the environment is not a number of threads; unset it, or give at least 1.")
     return int(text)
 
 
 def processor() -> str:
-    """The type of the processor with the vector instructions that decide the last bits of a result."""
+    """Return the processor's model and its widest vector instructions, on which the last bits of results depend."""
     try:
         facts = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -38,7 +38,7 @@ def processor() -> str:
 
 
 def cache_directory() -> Path:
-    """Where this system keeps what a program can make again."""
+    """Return the user's folder for files that can be made again."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "smrl"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "smrl"

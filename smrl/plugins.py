@@ -1,4 +1,4 @@
-"""Code that is found by its name: ``module:name`` of a user, and entry points of installed packages. Imports no JAX."""
+"""Code that is loaded by name: ``module:name`` given by users, and entry points of installed packages."""
 
 import functools
 import importlib
@@ -17,7 +17,7 @@ ADVICE = "correct its name, or run where Python finds it (PYTHONPATH)"
 
 
 def load(reference: str, what: str) -> Any:
-    """The object that ``module:name`` names; ``what`` says in messages what is wanted, such as "an algorithm".
+    """Return the object that ``module:name`` names; ``what`` describes it in errors, such as "an algorithm".
 
     >>> load("math:pi", "a number")
     3.141592653589793
@@ -33,27 +33,27 @@ def load(reference: str, what: str) -> Any:
 
 
 def find(module: ModuleType, attribute: str) -> Any:
-    """What a module has under a name, which may have dots as in ``Class.function``; None where there is nothing."""
+    """Return an attribute of a module, whose name may have dots as in ``Class.function``; None if there is none."""
     try:
         return operator.attrgetter(attribute)(module)
     except AttributeError:
         return None
-    except Exception as error:  # a module may compute its attributes when they are asked for
+    except Exception as error:  # a module may compute its attributes on access
         raise SmrlError(f"{module.__name__}:{attribute} cannot be loaded, it raised {in_words(error)}") from error
 
 
 def use_working_directory() -> None:
-    """Let modules of the working directory be imported, after all others.
+    """Allow imports from the working directory, after all other places.
 
-    Called only where a user has typed ``module:name``: otherwise a file that happens to lie there, under the name of an
-    optional dependency, would be executed.
+    To be called only where the user has typed ``module:name``: otherwise a file there that has the name of an optional
+    dependency would be executed.
     """
     if "" not in sys.path:
         sys.path.append("")
 
 
 def import_module(name: str, advice: str = ADVICE) -> ModuleType:
-    """Import a module; what it raises becomes one sentence."""
+    """Import a module; raise SmrlError if that fails."""
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # a script without a __main__ guard may exit
@@ -61,23 +61,23 @@ def import_module(name: str, advice: str = ADVICE) -> ModuleType:
 
 
 def absent(module: ModuleType, attribute: str) -> str:
-    """A sentence that says that a module lacks an attribute."""
+    """Return a message that a module lacks an attribute."""
     if module.__name__ == "__main__":
-        return f"{attribute} is not in the running program: move it into a module of its own, and name it by that"
+        return f"{attribute} is not in the running program: move it into a module, and name that"
     known = [name for name in dir(module) if not name.startswith("_")]
     return f"the module {module.__name__!r} has no {attribute!r}{nearest(attribute, known)}"
 
 
 @functools.cache
 def entry_points(group: str) -> "dict[str, EntryPoint]":
-    """What installed packages offer under a group, by name."""
-    from importlib import metadata  # takes longer to import than all else here
+    """Return the entry points of a group by name."""
+    from importlib import metadata  # imported here because it is slow to import
 
     return {entry.name: entry for entry in metadata.entry_points(group=group)}
 
 
 def in_words(error: BaseException) -> str:
-    """The type and text of an exception on one line.
+    """Return the type and text of an exception on one line.
 
     >>> in_words(ValueError("no such", "thing"))
     "ValueError: ('no such', 'thing')"

@@ -1,20 +1,27 @@
-"""How JAX runs here: its threads, its dispatch and its kernels. Threads and dispatch must be set before it starts."""
+"""How JAX runs in processes that train: threads, dispatch, memory allocator and the cache of compiled programs.
 
+Only the command line, worker processes and `smrl.train` call `start`: it changes the whole process.
+"""
+
+import atexit
 import contextlib
 import ctypes
+import hashlib
 import os
 import platform
+import shutil
 import subprocess
+import tempfile
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from smrl import compiled
 from smrl.errors import SmrlError
 from smrl.kernels import library
-from smrl.machine import THREADS, processor, threads
+from smrl.machine import THREADS, cache_directory, processor, threads
 
 XLA_THREADS = "PJRT_NPROC"
 VARIABLES = ("XLA_FLAGS", "NVIDIA_TF32_OVERRIDE")
@@ -26,14 +33,24 @@ SWITCHES = (
     "jax_random_seed_offset",
     "jax_threefry_partitionable",
 )
+PACKAGES = ("smrl", "jax", "jaxlib", "flax", "optax", "gymnasium", "mujoco", "numpy")
+
+CACHE_FOLDER = "jax_compilation_cache_dir"
+CACHE_SWITCHES = {
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    # XLA's caches for GPUs would be in the process's folder, whose name would enter the key of every program.
+    "jax_persistent_cache_enable_xla_caches": "none",
+}
+STAGING = "process-"
+ABANDONED_SECONDS = 30 * 24 * 3600  # age at which a process's folder is taken to be left over from a killed process
 
 
 def start(wanted: int | None = None) -> None:
-    """Make JAX compute with so many threads, in the caller's thread.
+    """Make JAX compute with this number of threads, in the caller's thread; by default SMRL_THREADS, or one per core.
 
-    Where there are C++ kernels, they share the threads out, and XLA has one: its idle ones would keep the kernels' from
-    the cores. XLA's last bits depend on its number of threads. Computing in another thread than the caller's, JAX's
-    default on CPUs, takes longer to hand over a batch of ten observations than to choose their actions.
+    The last bits of a result depend on the number of threads. The C++ kernels, where there are any, share the threads
+    among themselves, and XLA has one, because its idle threads would keep the kernels' from the cores. JAX's default
+    of computing in another thread takes longer to hand over a batch of ten observations than to choose their actions.
     """
     wanted = wanted or threads()
     if _has_started():
@@ -47,32 +64,26 @@ def start(wanted: int | None = None) -> None:
     os.environ[XLA_THREADS] = str(wanted if library.load() is None else 1)
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     _keep_freed_memory()
-    compiled.remember(processor(), os.environ[XLA_THREADS])
-
-
-def backend() -> str:
-    """What JAX computes on: cpu, gpu or tpu. This starts JAX."""
-    return jax.default_backend()
-
-
-def switches() -> dict[str, str]:
-    """Switches that change the last bits of a result, or all of them: of JAX, of XLA, and the kernels that compute."""
-    variables = {name: os.environ.get(name) or "not set" for name in VARIABLES}
-    variables[library.SWITCH] = "native" if library.is_available() else "xla"
-    return variables | {name: str(getattr(jax.config, name)) for name in SWITCHES if hasattr(jax.config, name)}
+    keep_compiled_programs(processor(), os.environ[XLA_THREADS])
 
 
 def platform_facts() -> dict[str, Any]:
-    """Return what config.json records about the platform: versions, switches, processor and source. This starts JAX."""
-    packages = ("smrl", "jax", "jaxlib", "flax", "optax", "gymnasium", "mujoco", "numpy")
+    """Return what config.json records of the software and the machine, because results may depend on it. Starts JAX."""
     return {
-        "versions": {name: version(name) for name in packages} | {"python": platform.python_version()},
+        "versions": {name: version(name) for name in PACKAGES} | {"python": platform.python_version()},
         "switches": switches(),
         "cpu": processor(),
-        "backend": backend(),
+        "backend": jax.default_backend(),
         "machine": f"{platform.machine()} {platform.system()}",
         "git_commit": _git_commit(),
     }
+
+
+def switches() -> dict[str, str]:
+    """Return the switches of JAX, XLA and the kernels that change results, if only in their last bits."""
+    variables = {name: os.environ.get(name) or "not set" for name in VARIABLES}
+    variables[library.SWITCH] = "native" if library.is_available() else "xla"
+    return variables | {name: str(getattr(jax.config, name)) for name in SWITCHES if hasattr(jax.config, name)}
 
 
 def _git_commit() -> str | None:
@@ -86,22 +97,22 @@ def _git_commit() -> str | None:
 
 
 def _keep_freed_memory() -> None:
-    """Tell the C library not to return freed memory to the system, where it is glibc.
+    """Keep glibc, where it is the C library, from returning freed memory to the system.
 
-    XLA allocates the temporary arrays of an update anew in every call. Returned to the system, hundreds of megabytes of
-    them are cleared page by page each time: up to a fifth of an update from images. All threads share one arena, for
-    glibc unmaps those of other threads when they are empty.
+    XLA allocates the temporary arrays of an update in every call. If hundreds of megabytes of them went back to the
+    system, they would be cleared page by page each time, which takes up to a fifth of an update from images. All
+    threads share one arena, because glibc unmaps the empty arenas of other threads.
     """
     trim_threshold, mmap_max, arena_max = -1, -4, -8  # M_TRIM_THRESHOLD, M_MMAP_MAX and M_ARENA_MAX of malloc.h
     with contextlib.suppress(AttributeError, OSError, TypeError):
-        library = ctypes.CDLL(None)
-        library.mallopt(mmap_max, 0)
-        library.mallopt(arena_max, 1)
-        library.mallopt(trim_threshold, -1)  # never
+        libc = ctypes.CDLL(None)
+        libc.mallopt(mmap_max, 0)
+        libc.mallopt(arena_max, 1)
+        libc.mallopt(trim_threshold, -1)  # never
 
 
 def _has_started() -> bool:
-    """Whether JAX has started: from then on it refuses to change the number of its CPU devices."""
+    """Return whether JAX has started: from then on it refuses to change the number of its CPU devices."""
     before: int = getattr(jax.config, "jax_num_cpu_devices")  # noqa: B009  # unknown to type checkers
     try:
         jax.config.update("jax_num_cpu_devices", before + 2)
@@ -109,3 +120,49 @@ def _has_started() -> bool:
         return True
     jax.config.update("jax_num_cpu_devices", before)
     return False
+
+
+def keep_compiled_programs(*facts: object) -> None:
+    """Keep compiled programs in the user's cache directory, for later processes with the same facts.
+
+    The cache does not change results: a folder belongs to one version of JAX, kind of processor and number of threads,
+    and JAX's key is the program itself. JAX writes entries in place, so a killed process may leave a truncated one.
+    Each process therefore works in its own folder of links, and renames new entries into the shared folder at its end.
+    Where the user has configured JAX's cache, or switched it off, nothing is changed.
+    """
+    if getattr(jax.config, CACHE_FOLDER) or not getattr(jax.config, "jax_enable_compilation_cache"):  # noqa: B009
+        return
+    name = hashlib.sha256(repr((jax.__version__, *facts)).encode()).hexdigest()[:16]
+    # Without a home or a folder that can be written to, every process compiles for itself.
+    with contextlib.suppress(OSError, RuntimeError):
+        shared = cache_directory() / "compiled" / name
+        staging = stage_programs(shared)
+        atexit.register(publish_programs, staging, shared)
+        for switch, value in (CACHE_SWITCHES | {CACHE_FOLDER: str(staging)}).items():
+            jax.config.update(switch, value)
+
+
+def stage_programs(shared: Path) -> Path:
+    """Make a folder for this process with a link to every entry, or a copy where the file system has no links."""
+    shared.mkdir(parents=True, exist_ok=True)
+    for folder in shared.glob(f"{STAGING}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > ABANDONED_SECONDS:
+                shutil.rmtree(folder)
+    staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=shared))
+    for entry in shared.iterdir():
+        if entry.is_file():
+            try:
+                os.link(entry, staging / entry.name)
+            except OSError:
+                shutil.copy(entry, staging)
+    return staging
+
+
+def publish_programs(staging: Path, shared: Path) -> None:
+    """Add the new entries of a process to the shared folder, each by an atomic rename."""
+    with contextlib.suppress(OSError):
+        for entry in staging.iterdir():
+            if not (shared / entry.name).exists():
+                entry.replace(shared / entry.name)
+        shutil.rmtree(staging)

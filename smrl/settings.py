@@ -1,4 +1,4 @@
-"""Everything that decides the numbers of a run: the algorithm, the environment, the reuse rule and all else."""
+"""Settings, which decide the numbers of a run, and options, which do not."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ import tyro
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
 from smrl.memory.replay import Windows
-from smrl.runs import identity
 from smrl.smr.rules import Schedule, rule_of
 from smrl.validation import Count, Index, NonNegative, Positive, Seed, Share, convert, validate
 
@@ -22,11 +21,11 @@ class Settings(Generic[Hyper]):
     """Settings of one run; the defaults are the paper's."""
 
     algorithm: str
-    """Name of the algorithm; module:function for one of your own."""
+    """Name of the algorithm, or module:function for a custom one."""
     env: str
-    """Gymnasium id; module:id for one that a module registers, module:function for a function that makes it."""
+    """Gymnasium id, module:id for one that a module registers, or module:function for a function that makes it."""
     reuse: Annotated[int | str, tyro.conf.arg(metavar="M")] = "10"
-    """Updates per batch (M of the paper): a number; 10:300000,1 for ten until step 300,000, then 1; or module:rule."""
+    """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), or module:rule."""
     seed: Seed = 0
     """Seed of all random numbers of the run."""
     steps: Count = 300_000
@@ -42,31 +41,31 @@ class Settings(Generic[Hyper]):
     gamma: Share = 0.99
     """Discount factor."""
     reward_scale: Positive = 1.0
-    """Factor on the rewards that are learned from; evaluations report rewards as they are."""
+    """Factor on the rewards that the agent learns from; evaluations report unscaled rewards."""
     n_step: Count = 1
     """Rewards in an n-step return."""
     windows: Windows = "partial"
-    """What the ends of episodes do to n-step returns: cut them short, or let only steps with n steps left be drawn."""
+    """n-step returns at the end of an episode: shorten them (partial) or draw only complete ones (full)."""
     envs: Count = 1
-    """Environments to collect from in parallel; steps count in all of them together."""
+    """Environments to collect from in parallel; steps are counted over all of them together."""
     action_repeat: Count = 1
     """Environment steps for which each action is repeated."""
     max_episode_steps: Count | None = None
-    """Environment steps after which every episode is truncated; by default only the environment's own limit holds."""
+    """Environment steps after which an episode is truncated; by default only the environment's own limit applies."""
     pad_observations: Count | None = None
-    """Zeros appended to every observation; by default none."""
+    """Number of zeros to append to every observation; by default none."""
     image_size: Count | None = None
-    """Side of the images of dmc-pixels tasks and Atari games in pixels; by default 84."""
+    """Width and height in pixels of the images of dmc-pixels tasks and Atari games; by default 84."""
     capacity: Count = 1_000_000
     """Transitions that the replay memory holds."""
     reset_every: Count | None = None
-    """Environment steps between two resets of the agent; the replay memory is kept. By default there are none."""
+    """Environment steps between two resets of the agent, which keep the replay memory; by default there are none."""
     eval_every: Count = 1_000
     """Environment steps between two evaluations."""
     eval_episodes: Count = 10
     """Episodes of the greedy policy per evaluation."""
     bias_every: Count | None = None
-    """Environment steps between two measurements of the estimation bias, a multiple of --eval-every; default: none."""
+    """Environment steps between two measurements of the estimation bias, a multiple of eval_every; by default none."""
     bias_original: bool = False
     """Measure the estimation bias as the authors of REDQ did: temperature 0.2, normalised by at least 10."""
     hyper: Hyper
@@ -88,22 +87,17 @@ class Settings(Generic[Hyper]):
 
     @property
     def env_options(self) -> dict[str, Any]:
-        """The keywords of `smrl.envs.make.make` that the settings decide."""
+        """Keywords for `smrl.envs.make.make`."""
         names = ("action_repeat", "max_episode_steps", "pad_observations", "image_size")
         return {name: getattr(self, name) for name in names}
 
-    @property
-    def title(self) -> str:
-        """The run in words."""
-        return f"{identity.label(identity.flat(self.to_json()), [])}, {self.env}, seed {self.seed}"
-
     def to_json(self) -> dict[str, Any]:
-        """As config.json has it."""
+        """Return the settings as config.json stores them."""
         return dataclasses.asdict(self)
 
 
 def names(algorithm: str) -> dict[str, Any]:
-    """The settings of an algorithm with their default values, its hyperparameters among them, by name."""
+    """Return the default values of an algorithm's settings and hyperparameters by name."""
     config = registry.find(algorithm).config
     own = {field.name: field.default for field in dataclasses.fields(Settings) if field.name != "hyper"}
     defaults = config()
@@ -114,7 +108,7 @@ def names(algorithm: str) -> dict[str, Any]:
 
 
 def make_settings(algorithm: str, env: str, **values: Any) -> Settings[Any]:
-    """Settings from values by name, hyperparameters among them; what is not given has its default.
+    """Make settings from values of settings and hyperparameters; all others have their defaults.
 
     >>> make_settings("sac", "Hopper-v4", reuse=10, tau=0.01).hyper.tau
     0.01
@@ -134,28 +128,28 @@ def make_settings(algorithm: str, env: str, **values: Any) -> Settings[Any]:
 
 
 def from_json(saved: dict[str, Any]) -> Settings[Any]:
-    """The settings that `to_json` wrote."""
-    return make_settings(**identity.flat(saved))
+    """Return the settings that `to_json` stored."""
+    return make_settings(**{name: value for name, value in saved.items() if name != "hyper"} | saved["hyper"])
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is carried out; nothing here changes its numbers."""
+    """Options of a run that do not change its numbers."""
 
     runs: Path = Path("runs")
     """Folder of all runs."""
     threads: Count | None = None
-    """Threads of XLA; by default one per core. A continued run keeps the number that it was begun with."""
+    """Threads to compute with; by default one per core. A continued run keeps the number that it was started with."""
     quiet: bool = False
     """Print nothing but errors."""
     checkpoint_seconds: NonNegative = 30.0
     """Seconds between two checkpoints."""
     max_minutes: Positive | None = None
-    """Minutes after which the run is saved and stopped; the same command continues it. By default no limit."""
+    """Minutes after which the run is saved and stopped; the same command continues it. By default there is no limit."""
     stop_at: float | None = None
-    """Mean return of an evaluation at which the run is saved and stopped; a larger value or none lets it go on."""
+    """Mean return of an evaluation at which the run is saved and stopped; by default none."""
     wandb: str | None = None
-    """Project of Weights & Biases to report to; by default none."""
+    """Weights & Biases project to log to; by default none."""
 
     def __post_init__(self) -> None:
         validate(self)

@@ -1,12 +1,16 @@
-"""Settings are checked by their types, in Python as on the command line, with msgspec.
+"""Validation of dataclass fields by their types, with msgspec; the same in Python as on the command line.
 
-A bound is part of a field's type (``steps: Count``), and its description becomes the sentence that a user reads.
+A bound is part of a field's type (``steps: Count``), and its description becomes part of the error message.
 """
 
+import ast
 import contextlib
 import dataclasses
 import functools
+import inspect
+import itertools
 import math
+import textwrap
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -32,14 +36,14 @@ WORDS = {int: "a whole number", float: "a finite number", bool: "True or False",
 
 
 def validate(instance: Any) -> None:
-    """Check the fields of a dataclass by their types and bring values to them: a list to a tuple, 1 to 1.0."""
+    """Check the fields of a dataclass by their types and convert their values: a list to a tuple, 1 to 1.0."""
     kind: Any = type(instance)
     for name, hint in _hints(kind).items():
         object.__setattr__(instance, name, convert(name, getattr(instance, name), hint))
 
 
 def convert(name: str, value: Any, hint: Any) -> Any:
-    """A value as its type has it, or a sentence that names it.
+    """Return the value converted to a type; raise SmrlError with the name where it does not fit.
 
     >>> convert("steps", "100", Count)
     Traceback (most recent call last):
@@ -47,20 +51,35 @@ def convert(name: str, value: Any, hint: Any) -> Any:
     """
     with contextlib.suppress(msgspec.ValidationError, TypeError):
         plain = msgspec.to_builtins(value, builtin_types=(bytes, bytearray), enc_hook=_as_builtin)
-        answer = msgspec.convert(plain, hint, dec_hook=_as_path)
-        if not isinstance(answer, float) or math.isfinite(answer):
-            return answer
+        converted = msgspec.convert(plain, hint, dec_hook=_as_path)
+        if not isinstance(converted, float) or math.isfinite(converted):
+            return converted
     raise SmrlError(f"{name} must be {describe(hint)}, not {value!r}.")
 
 
 def describe(hint: Any) -> str:
-    """What a type allows, in words.
+    """Return in words what a type allows.
 
     >>> describe(Literal["uniform", "policy"] | None)
     'uniform, policy or None'
     """
     *most, last = _alternatives(hint)
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def documentation(kind: type[Any]) -> dict[str, str]:
+    """Return the docstrings under the fields of a dataclass and its base classes by field name."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        try:
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        except (OSError, TypeError, SyntaxError):  # built in, or typed into an interpreter
+            continue
+        for node, following in itertools.pairwise(getattr(tree, "body", ())):
+            match node, following:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = inspect.cleandoc(text)
+    return found
 
 
 def _alternatives(hint: Any) -> list[str]:

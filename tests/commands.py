@@ -1,4 +1,4 @@
-"""Running the command line in a process of its own, as a user does."""
+"""Run the command line in its own process, as a user does."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ PYTHONPATH = f"{TESTS}{os.pathsep}{TESTS.parent}"  # the modules that tests name
 
 
 def start(*words: object, **environment: str) -> subprocess.Popen[str]:
-    """Start a command; what it prints goes to its pipes."""
+    """Start a command whose output goes to pipes."""
     return subprocess.Popen(
         [sys.executable, "-m", "smrl", *map(str, words)],
         env=os.environ | {"PYTHONPATH": PYTHONPATH} | environment,
@@ -21,14 +21,14 @@ def start(*words: object, **environment: str) -> subprocess.Popen[str]:
 
 
 def run(*words: object, **environment: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command."""
+    """Return the exit code, standard output and standard error of a command."""
     process = start(*words, **environment)
     output, errors = process.communicate()
     return process.returncode, output, errors
 
 
 def refused(*words: object, **environment: str) -> str:
-    """The one sentence with which a command is refused."""
+    """Return the one-line message with which a command is refused."""
     code, _, errors = run(*words, **environment)
     assert code == 2, errors
     assert errors.startswith("smrl: "), errors

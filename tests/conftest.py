@@ -1,4 +1,4 @@
-"""What all tests share: one thread, and a cache so that what was compiled once is not compiled again."""
+"""What all tests share: one thread, and a cache of compiled programs."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from smrl.kernels import library
 
 os.environ.setdefault(machine.THREADS, "1")
 os.environ.setdefault(runtime.XLA_THREADS, "1")
-# A shell starts its background jobs deaf to Ctrl-C, and children inherit that: a command under test would not hear it.
+# A shell starts background jobs with Ctrl-C ignored, and children inherit that: commands under test would ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -1,4 +1,4 @@
-"""The harness of `make bench`; what it measures is no test."""
+"""The harness of `make bench`."""
 
 import importlib
 import json
@@ -10,6 +10,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import harness, peers, picture, results
 from benchmarks.harness import PATIENCE, Record, interleaved, median_interval, median_of, ratio
+from smrl import machine
 
 
 @pytest.mark.parametrize(
@@ -27,13 +28,13 @@ from benchmarks.harness import PATIENCE, Record, interleaved, median_interval, m
         (5_000, 2_430),
     ],  # tables of the sign test
 )
-def test_interval_of_the_median(count: int, rank: int) -> None:
+def test_median_interval(count: int, rank: int) -> None:
     values = [float(value) for value in reversed(range(count))]
     assert median_interval(values) == (rank, count - 1 - rank)
 
 
 class Clock:
-    """A time that only calls make pass, in place of the harness's."""
+    """A clock that advances only by calls, instead of the harness's."""
 
     def __init__(self) -> None:
         self.now, self.order, self.rests = 0.0, list[str](), 0
@@ -63,14 +64,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_turns_are_taken_by_all_in_order(clock: Clock) -> None:
+def test_calls_take_turns_in_order(clock: Clock) -> None:
     times = interleaved({"a": clock.call("a", 9.0, 1.0), "b": clock.call("b", 9.0, 2.0)}, limit=100)
     assert times == {"a": [1.0] * 6, "b": [2.0] * 6}  # the first turn is not counted
     assert clock.order == ["a", "b"] * 7
     assert clock.rests == len(clock.order)  # before every turn
 
 
-def test_turns_go_on_until_the_interval_is_narrow(clock: Clock) -> None:
+def test_turns_continue_until_the_interval_is_narrow(clock: Clock) -> None:
     unsteady = (1.0, *(1.0, 1.2) * 3, 1.0)
     times = interleaved({"a": clock.call("a", 1.0), "b": clock.call("b", *unsteady)}, limit=1000)
     low, high = median_interval(times["b"])
@@ -102,7 +103,7 @@ def test_a_short_call_is_repeated(clock: Clock) -> None:
         (Record("a/b", 1.9, "s", target=2.0, at_most=True), True),
     ],
 )
-def test_targets_are_judged(record: Record, met: bool | None) -> None:
+def test_targets_are_met_or_missed(record: Record, met: bool | None) -> None:
     assert record.met is met
     assert record.to_json()["met"] is met
     assert Record.from_json(record.to_json()) == record
@@ -110,12 +111,12 @@ def test_targets_are_judged(record: Record, met: bool | None) -> None:
         assert (picture.share(record) >= 1) is met
 
 
-def test_a_ratio_is_that_of_each_turn() -> None:
+def test_ratios_are_taken_turn_by_turn() -> None:
     record = ratio([2.0, 6.0, 40.0], [1.0, 2.0, 10.0], "a/b", 2.5)
     assert (record.value, record.low, record.high, record.met) == (3.0, 2.0, 4.0, True)
 
 
-def test_a_section_replaces_its_own_records_only(tmp_path: Path) -> None:
+def test_a_section_replaces_only_its_own_records(tmp_path: Path) -> None:
     old = [Record("peak/1 core", 90.0, "GFLOP/s"), Record("updates/sac", 9.0, "ms"), Record("updates/td3", 9.0, "ms")]
     results.write(tmp_path, old)
     new = [Record("updates/sac", 5.0, "ms", 4.0, 6.0, target=6.0, at_most=True)]
@@ -141,22 +142,28 @@ def test_results_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "results.png").stat().st_size > 10_000
 
 
-def test_a_missing_peer_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_peer_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with peers.peers({"SBX": ("no_such_module", "training")}) as found:
         assert found == {}
     assert "no_such_module is not installed" in capsys.readouterr().err
 
 
-def test_a_peer_is_timed_in_a_process_of_its_own() -> None:
+def test_a_peer_is_timed_in_its_own_process() -> None:
     with peers.peers({"idle": ("idle", "rest", 0.01)}) as found:
         assert found["idle"].seconds(3) >= 0.03
         assert found["idle"].process.poll() is None
     assert found["idle"].process.poll() == 0
 
 
-@pytest.mark.parametrize("section", command.SECTIONS)
-def test_sections(section: str) -> None:
-    module = importlib.import_module(f"benchmarks.{section}")
-    assert module.SECTION
-    assert set(module.CORES) <= {1, 2}
-    assert callable(module.measure)
+def test_every_module_that_measures_is_a_section() -> None:
+    modules = {path.stem for path in command.HOME.glob("*.py") if not path.stem.startswith("_")}
+    measuring = {name for name in modules if hasattr(importlib.import_module(f"benchmarks.{name}"), "measure")}
+    assert measuring == set(command.SECTIONS)
+
+
+def test_a_section_is_measured_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PATIENCE, "0.01")
+    records = command.measured("peak", quick=True) or []
+    counts = [1, 2][: machine.cores()]
+    assert [record.name for record in records] == [f"peak/{count} core{'s' * (count > 1)}" for count in counts]
+    assert all(record.value > 1 for record in records), "GFLOP/s of any machine"

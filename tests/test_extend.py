@@ -1,4 +1,4 @@
-"""docs/extend.md is run as it stands: an algorithm, a preset, a rule, an environment and hooks of one's own."""
+"""The code of docs/extend.md: a custom algorithm, preset, rule, environment and callbacks."""
 
 import csv
 import importlib
@@ -91,7 +91,7 @@ def test_a_rule_and_a_preset(my_module: Any, in_tmp_path: Path) -> None:
     assert only_run(in_tmp_path).record.steps.tolist() == [20, 40, 60, 80], "and is continued"
 
 
-def test_an_environment_and_a_hook(my_module: Any, in_tmp_path: Path) -> None:
+def test_an_environment_and_a_callback(my_module: Any, in_tmp_path: Path) -> None:
     main(["train", "ddpg", "my_module:make_env", *SHORT, "--actor-hidden", "8", "--critic-hidden", "8"])
     assert only_run(in_tmp_path).settings.env == "my_module:make_env"
     stopped = my_module.watch(
@@ -115,7 +115,7 @@ def test_an_environment_and_a_hook(my_module: Any, in_tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_algorithm_is_refused(source: str, message: str, in_tmp_path: Path) -> None:
+def test_invalid_algorithms_are_refused(source: str, message: str, in_tmp_path: Path) -> None:
     name = f"broken{abs(hash(source))}"
     (in_tmp_path / f"{name}.py").write_text(source)
     sys.path.insert(0, str(in_tmp_path))
@@ -126,7 +126,7 @@ def test_what_is_no_algorithm_is_refused(source: str, message: str, in_tmp_path:
         sys.path.remove(str(in_tmp_path))
 
 
-def test_names_of_smrl_are_not_replaced(my_module: Any) -> None:
+def test_built_in_names_cannot_be_registered(my_module: Any) -> None:
     for name, what in (("sac", my_module.cem), ("paper", my_module.quick), ("two words", my_module.cem)):
         with pytest.raises(SmrlError, match=r"another name|must be a word"):
             smrl.register(name, what)

@@ -39,7 +39,7 @@ def folder(in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.mark.usefixtures("folder")
-def test_modules_of_the_working_directory_are_found_where_the_user_typed_one() -> None:
+def test_modules_of_the_working_directory_are_found_when_allowed() -> None:
     with pytest.raises(SmrlError, match="plugged_in"):
         plugins.load("plugged_in:my_rule", "a reuse rule")
     plugins.use_working_directory()
@@ -73,10 +73,10 @@ def test_modules_of_the_working_directory_are_found_where_the_user_typed_one() -
         ("plugged_in:Rule.x", "the module 'plugged_in' has no 'Rule.x'"),
         ("plugged_in:a:b", "the module 'plugged_in' has no 'a:b'"),
         ("plugged_in:lazy", "plugged_in:lazy cannot be loaded, it raised OSError: no such library"),
-        ("__main__:nothing", "nothing is not in the running program: move it into a module of its own"),
+        ("__main__:nothing", "nothing is not in the running program: move it into a module"),
     ],
 )
-def test_what_cannot_be_loaded_is_said_in_one_sentence(reference: str, message: str) -> None:
+def test_a_failure_to_load_is_one_line(reference: str, message: str) -> None:
     plugins.use_working_directory()
     with pytest.raises(SmrlError) as caught:
         plugins.load(reference, "an algorithm")
@@ -104,7 +104,7 @@ def test_importing_needs_neither_jax_nor_numpy() -> None:
     assert not {"jax", "numpy", "gymnasium", "importlib.metadata"} & set(done.stdout.split())
 
 
-def test_errors_are_said_on_one_line() -> None:
+def test_in_words_is_one_short_line() -> None:
     assert plugins.in_words(ValueError()) == "ValueError"
     assert plugins.in_words(OSError("no\n  library")) == "OSError: no library"
     assert len(plugins.in_words(OSError("word " * 1000))) <= 400

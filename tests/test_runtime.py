@@ -9,21 +9,21 @@ from smrl.kernels import library
 
 
 @pytest.mark.parametrize("text", ["two", "0", "-1", "1.5", "²", " "])
-def test_nonsense_for_a_number_of_threads_is_a_sentence(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_number_of_threads_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(machine.THREADS, text)
     for refused in (machine.threads, runtime.start):
-        with pytest.raises(SmrlError, match=r"SMRL_THREADS=.* is no number of threads"):
+        with pytest.raises(SmrlError, match=r"SMRL_THREADS=.* is not a number of threads"):
             refused()
 
 
-def test_without_a_number_there_is_a_thread_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_is_one_thread_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(machine.THREADS, "")
     assert machine.threads() == machine.cores()
     monkeypatch.setenv(machine.THREADS, "3")
     assert machine.threads() == 3
 
 
-def test_switches_that_change_results(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switches_report_what_changes_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     before = runtime.switches()
     known = {*runtime.VARIABLES, *runtime.SWITCHES, library.SWITCH}

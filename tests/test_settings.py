@@ -1,4 +1,4 @@
-"""Settings are checked by their types, in Python as on the command line."""
+"""Validation of settings by their types."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_values_get_a_sentence(case: str, tmp_path: Path) -> None:
+def test_invalid_settings_are_refused(case: str, tmp_path: Path) -> None:
     algorithm, settings, message = WRONG[case]
     with pytest.raises(SmrlError, match=message):
         make_settings(algorithm, "Pendulum-v1", **settings)
@@ -59,12 +59,12 @@ def test_wrong_values_get_a_sentence(case: str, tmp_path: Path) -> None:
         ({"stop_at": float("nan")}, "stop_at must be a finite number or None"),
     ],
 )
-def test_wrong_sessions_get_a_sentence(values: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(SmrlError, match=message):
         RunOptions(**values)
 
 
-def test_values_are_brought_to_their_types() -> None:
+def test_values_are_converted_to_their_types() -> None:
     one = make_settings("sac", "Pendulum-v1", steps=np.int64(9000), tau=1, actor_hidden=[64, np.int32(32)], reuse=10)
     two = make_settings("sac", "Pendulum-v1", steps=9000, tau=1.0, actor_hidden=(64, 32), reuse="10")
     assert one == two
@@ -75,7 +75,7 @@ def test_values_are_brought_to_their_types() -> None:
 
 
 @pytest.mark.parametrize("name", registry.names())
-def test_settings_survive_json(name: str) -> None:
+def test_settings_round_trip_through_json(name: str) -> None:
     settings = make_settings(name, "Pendulum-v1", reuse="3:40,2", seed=5)
     assert from_json(json.loads(json.dumps(settings.to_json()))) == settings
     assert names(name).keys() == {field.name for field in dataclasses.fields(settings)} - {"hyper"} | {
@@ -83,7 +83,7 @@ def test_settings_survive_json(name: str) -> None:
     }
 
 
-def test_settings_that_contradict_each_other() -> None:
+def test_contradictory_settings_are_refused() -> None:
     for values, message in (
         ({"steps": 100, "warmup": 100}, "nothing would be learned"),
         ({"bias_every": 1500}, "multiple of the 1000"),

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import tyro
 
-from smrl import plugins
+from smrl import plugins, runtime
 from smrl.cli.parsing import out, parse
+from smrl.runs.identity import title
 from smrl.statistics import sample_sd
 from smrl.training.evaluator import evaluate
 from smrl.training.run import load
@@ -36,11 +37,12 @@ def run(words: Sequence[str]) -> None:
     if command.trust or command.env:
         plugins.use_working_directory()
     trained = load(command.run, command.trust)
+    runtime.start(trained.threads)  # so that the episodes of the run's evaluations come out the same
     played = evaluate(trained, command.episodes, best=command.best, env=command.env)
     returns = played.returns
     sd = f"{sample_sd(returns):,.2f}" if len(returns) > 1 else "–"
     out.print(
-        f"{trained.settings.title}, {len(returns)} episodes: return {returns.mean():,.2f} ± {sd} "
+        f"{title(trained.settings.to_json())}, {len(returns)} episodes: return {returns.mean():,.2f} ± {sd} "
         f"(from {returns.min():,.2f} to {returns.max():,.2f}), mean length {played.lengths.mean():,.1f}",
         markup=False,
     )

@@ -4,10 +4,8 @@ The parser only tells the flags apart. Words become values by the types of the s
 users read, so there is one validation.
 """
 
-import ast
 import contextlib
 import dataclasses
-import inspect
 import itertools
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +22,7 @@ from smrl.errors import SmrlError, require
 from smrl.runs.identity import flat
 from smrl.settings import RunOptions, Settings
 from smrl.studies.presets import resolve
-from smrl.validation import convert
+from smrl.validation import convert, documentation
 
 Words = tuple[str, ...]
 WORDS = {bool: "[True|False]", int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
@@ -195,21 +193,6 @@ def in_words(default: Any) -> str:
     if isinstance(default, tuple | list):
         return ",".join(map(str, default))
     return "" if default is None else str(default)
-
-
-def documentation(kind: type[Any]) -> dict[str, str]:
-    """The docstrings under the fields of a dataclass, by name; those of a base class where it has none of its own."""
-    found: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        try:
-            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        except (OSError, TypeError, SyntaxError):  # built in, or typed in
-            continue
-        for node, following in itertools.pairwise(getattr(tree, "body", ())):
-            match node, following:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = inspect.cleandoc(text)
-    return found
 
 
 def _literal(word: str) -> Any:

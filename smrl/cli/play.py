@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from smrl import plugins
+from smrl import plugins, runtime
 from smrl.cli.parsing import out, parse
 from smrl.errors import SmrlError
 from smrl.training.play import play
@@ -40,6 +40,7 @@ def run(words: Sequence[str]) -> None:
         if command.trust or command.env:
             plugins.use_working_directory()
         trained = load(command.run, command.trust)
+        runtime.start(trained.threads)  # so that the episodes of the run's evaluations come out the same
         returns = play(trained, command.video, command.episodes, best=command.best, env=command.env)
     except SmrlError:
         sys.unraisablehook = lambda _: None  # Gymnasium's unfinished viewers raise when they are thrown away at the end

@@ -57,7 +57,7 @@ def run(words: Sequence[str]) -> None:
         "write smrl sweep FILE, then the flags, with a TOML file or the name of a preset: smrl sweep sweep.toml.",
     )
     session_group = [
-        dataclasses.replace(flag, text="Threads of XLA in each run; a continued run keeps its number.", default="1")
+        dataclasses.replace(flag, text="Threads of each run; a continued run keeps its number.", default="1")
         if flag.name == "threads"
         else flag
         for flag in option_flags()["session"]

@@ -22,7 +22,7 @@ from smrl.memory.replay import Replay
 from smrl.nn.losses import bellman
 from smrl.paper.batch_fit_table import Fit, read, write
 from smrl.randomness import Purpose, Stream, at, key
-from smrl.runs import checkpoint
+from smrl.runs import checkpoint, identity
 from smrl.runs.identity import flat
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
@@ -174,7 +174,7 @@ def batch_fit(
         with Board(options.quiet) as board:
             for record in outcome.records:
                 run = Run(record.path, trust=True)  # what it names was given by the caller
-                board.notify(f"{run.settings.title}: measuring the fit of {batches} batches")
+                board.notify(f"{identity.title(run.settings.to_json())}: measuring the fit of {batches} batches")
                 with RunDirectory(run.path).locked():
                     write(run.path, measure_run(run, updates, batches, board.notify))
     return [fit for settings in moments[-1] for fit in measured(settings)]

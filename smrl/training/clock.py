@@ -1,4 +1,4 @@
-"""The one clock: which learning steps, evaluations and resets are due after so many environment steps."""
+"""The clock: which learning steps, evaluations and resets are due after a number of environment steps."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class Clock:
 
     @property
     def stride(self) -> int:
-        """Environment steps that are made between two looks at the clock."""
+        """Environment steps per round, in which every environment acts once."""
         return self.envs * self.action_repeat
 
     def learning_steps(self, step: int) -> Iterator[Moment]:
-        """The learning steps that are due when all environments act after ``step`` environment steps.
+        """Yield the learning steps that are due once all environments have acted after ``step`` environment steps.
 
         >>> [moment.step for moment in Clock(envs=3, action_repeat=1, warmup=3, learn_every=2).learning_steps(3)]
         [1, 2]
@@ -40,11 +40,11 @@ class Clock:
                 yield Moment(agent_steps // self.learn_every + 1, env_step, step + index)
 
     def learned_at(self, step: int) -> range:
-        """The environment steps of all learning steps among the first ``step`` environment steps."""
+        """Return the environment steps of all learning steps among the first ``step`` environment steps."""
         agent_steps = max(0, (step - self.warmup) // self.action_repeat)
         first, spacing = self.warmup + 1, self.learn_every * self.action_repeat
         return range(first, first + agent_steps * self.action_repeat, spacing)
 
     def is_due(self, step: int, every: int | None) -> bool:
-        """Whether the last stride reached or passed a multiple of ``every``."""
+        """Return whether the last stride reached or passed a multiple of ``every``."""
         return every is not None and step // every > max(step - self.stride, 0) // every

@@ -1,4 +1,4 @@
-"""The collector: environments, the episodes that are being played in them, and how to continue those."""
+"""Collecting experience: environments, the episodes in progress, and how to continue them after a restart."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,29 +17,29 @@ Act = Callable[[np.ndarray, int], Any]  # observations of all environments, step
 
 
 class Actions:
-    """The actions of an episode, in one array that grows; an episode without end has millions of them."""
+    """The actions of an episode, in one growing array: an endless episode has millions of them."""
 
     def __init__(self, spec: ArraySpec, actions: np.ndarray | None = None) -> None:
         self._count = 0 if actions is None else len(actions)
-        self._room = spec.zeros(max(16, 2 * self._count))
+        self._buffer = spec.zeros(max(16, 2 * self._count))
         if actions is not None and self._count:
-            self._room[: self._count] = actions
+            self._buffer[: self._count] = actions
 
     def append(self, action: np.ndarray) -> None:
         """Add an action."""
-        if self._count == len(self._room):
-            self._room = np.concatenate([self._room, np.zeros_like(self._room)])
-        self._room[self._count] = action
+        if self._count == len(self._buffer):
+            self._buffer = np.concatenate([self._buffer, np.zeros_like(self._buffer)])
+        self._buffer[self._count] = action
         self._count += 1
 
     def array(self) -> np.ndarray:
-        """All actions, as a copy."""
-        return self._room[: self._count].copy()
+        """Return a copy of all actions."""
+        return self._buffer[: self._count].copy()
 
 
 @dataclass
 class Episode:
-    """An episode so far, with all that is needed to play it again."""
+    """An episode in progress, with everything needed to replay it."""
 
     number: int
     seed: int
@@ -50,7 +50,7 @@ class Episode:
 
 
 class Collector:
-    """Plays training episodes in one or more environments and stores what happens."""
+    """Plays training episodes in one or more environments and stores their transitions."""
 
     def __init__(
         self,
@@ -59,19 +59,19 @@ class Collector:
         replay: Replay,
         check_interrupt: Callable[[], None] = lambda: None,
     ) -> None:
-        """``check_interrupt`` is called between the steps of a replayed episode, and raises to stop there."""
+        """``check_interrupt`` is called between the steps of a replayed episode; it may raise to stop there."""
         self.settings, self.envs, self.replay, self.check_interrupt = settings, envs, replay, check_interrupt
         self.spec = envs[0].spec
         self._warm_up = Stream(settings.seed, Purpose.WARM_UP)
-        self._ended, self._returned = 0, 0.0  # episodes since the mean was last taken, and the sum of their returns
+        self._ended, self._return_sum = 0, 0.0  # episodes since the mean was last taken, and the sum of their returns
         self.episodes: list[Episode] = []
 
     def start(self) -> None:
-        """Begin an episode in every environment."""
+        """Start an episode in every environment."""
         self.episodes = [self._new_episode(env, number) for number, env in enumerate(self.envs)]
 
     def collect(self, act: Act, step: int) -> None:
-        """One action in every environment; where an environment fails, nothing has changed since the step before."""
+        """Act once in every environment; if an environment fails, nothing is stored."""
         for index, env in enumerate(self.envs):
             if self.episodes[index].over:
                 self.episodes[index] = self._new_episode(env, self._next_number())
@@ -83,19 +83,19 @@ class Collector:
             episode.obs = next_obs
             episode.actions.append(action)
             episode.total += reward
-            episode.over = env.over  # a lost life terminates, but the game goes on
+            episode.over = env.over  # losing a life terminates the MDP but not the episode
             if episode.over:
                 self._ended += 1
-                self._returned += episode.total
+                self._return_sum += episode.total
 
     def take_mean_return(self) -> float | None:
-        """The mean return of the training episodes that ended since the last call; None if none did."""
-        mean = self._returned / self._ended if self._ended else None
-        self._ended, self._returned = 0, 0.0
+        """Return the mean return of the training episodes that ended since the last call; None if there were none."""
+        mean = self._return_sum / self._ended if self._ended else None
+        self._ended, self._return_sum = 0, 0.0
         return mean
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a checkpoint keeps of the running episodes as arrays."""
+        """Return what a checkpoint keeps of the episodes in progress as arrays."""
         kept: dict[str, np.ndarray] = {}
         for index, episode in enumerate(self.episodes):
             kept[f"episode{index}.obs"] = episode.obs
@@ -103,14 +103,14 @@ class Collector:
         return kept
 
     def facts(self) -> list[dict[str, Any]]:
-        """What a checkpoint keeps of the running episodes as JSON."""
+        """Return what a checkpoint keeps of the episodes in progress as JSON."""
         names = ("number", "seed", "total", "over")
         return [{name: getattr(episode, name) for name in names} for episode in self.episodes]
 
     def restore(
         self, arrays: dict[str, np.ndarray], facts: list[dict[str, Any]], notify: Callable[[str], None]
     ) -> None:
-        """Bring the environments to where they were: reset each with its episode's seed and repeat the actions."""
+        """Restore the environments: reset each with the seed of its episode and repeat the actions."""
         for index, (env, fact) in enumerate(zip(self.envs, facts, strict=True)):
             obs, actions = arrays[f"episode{index}.obs"], arrays[f"episode{index}.actions"]
             if self._is_repeated(env, fact["seed"], actions, obs, fact["over"]):
@@ -146,7 +146,7 @@ class Collector:
     def _is_repeated(
         self, env: Environment, seed: int, actions: np.ndarray, last_obs: np.ndarray, was_over: bool
     ) -> bool:
-        """Play an episode again; whether it came to the same observation, and to an end only where it had ended."""
+        """Replay an episode; return whether it led to the same observation, and ended only if it had ended."""
         is_over = False
         try:
             obs = env.reset(seed)

@@ -1,4 +1,4 @@
-"""Greedy roll-outs, several episodes at once: one call of the policy per step serves all of them."""
+"""Evaluation of policies, several episodes at once: one call of the policy per step serves all of them."""
 
 import contextlib
 import logging
@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smrl import runtime
 from smrl.envs.environment import Environment
 from smrl.envs.make import EnvFactory, Raw
 from smrl.randomness import Purpose, environment_seed
 from smrl.training.run import Run
 from smrl.validation import Count, convert
 
-AT_ONCE = 16
-ENDLESS = 100_000  # steps of one episode after which a person should know
+AT_ONCE = 16  # episodes played at the same time
+ENDLESS = 100_000  # steps of one episode after which to warn
 
 logger = logging.getLogger(__name__)
 
@@ -48,21 +47,21 @@ class Evaluator:
         purpose: Purpose = Purpose.EVALUATE,
         notify: Callable[[str], None] = logger.warning,
     ) -> None:
-        """``say`` is told once of an episode that does not end."""
+        """Make the environments; ``notify`` receives one warning about an episode that does not end."""
         self.envs = [make_env() for _ in range(min(episodes, AT_ONCE))]
         self.episodes, self.seed, self.purpose, self.notify = episodes, seed, purpose, notify
         self._has_warned = False
 
     def seeds(self, first: int = 0) -> list[int]:
-        """The seeds of the episodes from a number on."""
+        """Return the seeds of the episodes, starting at number ``first``."""
         return [environment_seed(self.seed, self.purpose, first + index) for index in range(self.episodes)]
 
     def __call__(
         self, policy: Callable[[np.ndarray], np.ndarray], first: int = 0, halt: Callable[[], bool] = lambda: False
     ) -> Episodes | None:
-        """Play all episodes from a number on; None if ``halt`` says so on the way.
+        """Play all episodes, starting at number ``first``; return None if ``halt()`` becomes true.
 
-        The policy maps (environments, *obs) to (environments, *action), as the algorithm has them.
+        The policy maps (environments, *obs) to (environments, *action), in the algorithm's units.
         """
         seeds = self.seeds(first)
         rewards: list[list[float]] = [[] for _ in seeds]
@@ -101,15 +100,15 @@ class Evaluator:
 def evaluate(
     run: Run, episodes: int = 10, *, best: bool = False, env: str | Callable[..., Raw] | None = None
 ) -> Episodes:
-    """Play episodes of a run's greedy policy; the first are those of the run's evaluations.
+    """Play episodes of a run's greedy policy; the first ones are those of the run's evaluations.
 
-    ``best`` takes the policy of the best evaluation in place of the newest one; ``env`` is needed only where a function
-    made the run's environment.
+    With ``best`` it is the policy of the best evaluation instead of the newest one. ``env`` is needed only if a
+    function made the run's environment. To repeat the run's evaluations to the last bit, JAX must compute with
+    ``run.threads`` threads, as `smrl evaluate` does.
 
     >>> evaluate(load("runs/Hopper-v4/sac-reuse10/seed0"), episodes=20).returns.mean()          # doctest: +SKIP
     """
     episodes = convert("episodes", episodes, Count)
-    runtime.start(run.threads)  # so that the episodes of the run's evaluations come out the same
     policy = run.best_policy if best else run.policy
     with contextlib.closing(Evaluator(EnvFactory(lambda: run.make_env(env)), episodes, run.settings.seed)) as evaluator:
         played = evaluator(policy.act)

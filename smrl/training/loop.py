@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,20 +31,31 @@ from smrl.training.recorder import Recorder
 from smrl.training.run import Run
 from smrl.training.signals import SignalHandler
 
+Resource = TypeVar("Resource")
+
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Functions of a user's that see a run in flight; one that returns True stops the run, which is saved."""
+    """User callbacks; return True to save and stop the run."""
 
     on_step: Callable[[Run, int], Any] | None = None  # run, step
     on_evaluation: Callable[[Run, int, dict[str, float]], Any] | None = None  # run, step, values by name
 
 
+class Best(NamedTuple):
+    """The policy of the best evaluation so far."""
+
+    mean: float  # return
+    step: int
+    arrays: dict[str, np.ndarray]  # parameters of the policy
+
+
 class Trainer:
-    """One run in flight."""
+    """A run in progress."""
 
     def __init__(
         self,
+        *,
         settings: Settings[Any],
         options: RunOptions,
         directory: RunDirectory,
@@ -52,51 +63,69 @@ class Trainer:
         make_env: Callable[..., Environment],
         progress: Progress,
         callbacks: Callbacks,
-        interruption: SignalHandler,
+        signals: SignalHandler,
         resources: ExitStack,
     ) -> None:
-        self.settings, self.options, self.directory, self.callbacks = settings, options, directory, callbacks
-        self.config = config  # what config.json holds
-        self.make_env, self.progress, self.interruption, self.resources = make_env, progress, interruption, resources
-        envs = [self._opened(make_env(training=True)) for _ in range(settings.envs)]
+        """Start a run or restore it from its newest checkpoint; whatever is opened is closed with ``resources``."""
+        self.settings, self.options, self.config, self.callbacks = settings, options, config, callbacks
+        self.make_env, self.progress, self.signals, self.resources = make_env, progress, signals, resources
+        self.run = Run(directory.path, trust=True)  # the argument of callbacks
+        envs = [self._open(make_env(training=True)) for _ in range(settings.envs)]
         spec = envs[0].spec
         self.agent = Agent(settings, spec)
         learn_every = self.agent.algorithm.learn_every
         self.clock = Clock(settings.envs, settings.action_repeat, settings.warmup, learn_every)
         self.replay = replay_of(settings, spec, directory.path, progress.notify)
-        self.collector = Collector(settings, envs, self.replay, interruption.check_interrupt)
-        self.writer = self._opened(Writer(directory.checkpoint, self.replay))
-        self.seen = Run(directory.path, trust=True)  # the run as hooks see it
-        self.evaluator: Evaluator | None = None
-        self.bias: BiasEstimator | None = None
-        self.best: tuple[float, int, dict[str, np.ndarray]] | None = None  # mean return, step, the policy's parameters
-        self._begin()
+        self.collector = Collector(settings, envs, self.replay, signals.check_interrupt)
+        self.writer = self._open(Writer(directory.checkpoint, self.replay))
+        saved = checkpoint.load(directory.checkpoint, progress.notify, self.replay)
+        self.step = saved.step if saved else 0
+        self.recorder = self._open(Recorder(settings, directory, config, progress, options.wandb, self.step))
+        self.best: Best | None = None
+        if saved:
+            progress.notify(f"continuing at step {self.step:,}")
+            self._restore(saved)
+        else:
+            self.agent.start()
+            self.collector.start()
+        last = self.recorder.last
+        if last and last.step == self.step:  # the run was killed after this evaluation and before the next checkpoint
+            self._keep_if_best(last.mean)
+        self.logged_counts = self.agent.counts()  # batches and updates at the last row of training.csv
+        self.seconds_before = saved.facts["seconds"] if saved else 0.0
+        self.started = self.saved_at = time.monotonic()
 
-    def run(self) -> str | None:
-        """Train to the end, or until something stops the run; the reason, if there is one."""
-        if self.last and (stop := self._reached(self.last[1])):
-            return stop
+    def train(self) -> str | None:
+        """Train until the run is complete or something stops it; return what stopped it."""
+        if self.recorder.last and (reason := self._reached(self.recorder.last.mean)):
+            return reason
         while True:
-            is_evaluated = (self.last and self.last[0] >= self.step) or not self.clock.is_due(
-                self.step, self.settings.eval_every
-            )
-            if not is_evaluated and (stop := self._evaluate()):
-                return stop
+            last = self.recorder.last
+            is_evaluated = last is not None and last.step >= self.step
+            is_due = self.clock.is_due(self.step, self.settings.eval_every)
+            if is_due and not is_evaluated and (reason := self._evaluate()):
+                return reason
             if self.step >= self.settings.steps:
                 return None
-            if stop := self._asked_to_stop():
-                return stop
-            if time.monotonic() - self.saved_at > self.options.checkpoint_seconds:
-                self.save_in_background()
+            if reason := self._stop_request():
+                return reason
+            is_old = time.monotonic() - self.saved_at > self.options.checkpoint_seconds
+            if is_old and not self.writer.is_busy():
+                self.writer.begin(self._state(), before=self.recorder.sync)  # writes in another thread
+                self.saved_at = time.monotonic()
             self.advance()
-            if self._hook_stops(self.callbacks.on_step, self.step):
+            if self._callback_stops(self.callbacks.on_step, self.step):
                 return "on_step returned True"
 
     def advance(self) -> None:
-        """One action in every environment, and the learning that is due after it."""
+        """Act once in every environment, and learn what is due afterwards."""
         if self.clock.is_due(self.step, self.settings.reset_every):
             self.agent.reset(self.step)  # before a step, so that a run never ends with a new agent
-        self._collect()
+        self.writer.keep(self.settings.envs)
+        try:
+            self.collector.collect(self.agent.explore, self.step)
+        except EnvironmentFault as fault:
+            raise SmrlError(f"at step {self.step + 1:,}: {fault}; {self._save_after_failure()}.") from fault
         for moment in self.clock.learning_steps(self.step):
             self.agent.learn(self.replay, moment)
         self.step += self.clock.stride
@@ -107,106 +136,64 @@ class Trainer:
         self.writer.save(self._state(), before=self.recorder.sync)
         self.saved_at = time.monotonic()
 
-    def save_in_background(self) -> None:
-        """Begin to write a checkpoint, unless one is being written."""
-        if not self.writer.is_busy():
-            self.writer.begin(self._state(), before=self.recorder.sync)
-            self.saved_at = time.monotonic()
-
     def _state(self) -> Saved:
-        """What a checkpoint keeps besides the replay memory, as copies that no later step changes."""
-        mean, step, best = self.best or (None, None, {})
-        arrays = self.agent.arrays() | self.collector.arrays() | best
+        """Return what a checkpoint keeps besides the replay memory, as copies that no later step changes."""
+        best = self.best
+        arrays = self.agent.arrays() | self.collector.arrays() | (best.arrays if best else {})
         facts = {
             "episodes": self.collector.facts(),
             "seconds": self._seconds(),
-            "best": None if step is None else {"mean": mean, "step": step},
-            "config": self.config,  # to rebuild config.json and the tables from
+            "best": {"mean": best.mean, "step": best.step} if best else None,
+            "config": self.config,  # to rebuild config.json from, as the tables
             "tables": self.recorder.tables(),
         }
-        # Arrays of JAX may be views of memory that the next update takes over.
+        # Arrays of JAX may be views of memory that the next update overwrites.
         return Saved(self.step, {name: np.array(array) for name, array in arrays.items()}, facts)
 
-    def _begin(self) -> None:
-        """Start anew, or go on from the newest checkpoint."""
-        saved = checkpoint.load(self.directory.checkpoint, self.progress.notify, self.replay)
-        self.step = saved.step if saved else 0
-        self.recorder = self._opened(
-            Recorder(self.settings, self.directory, self.config, self.progress, self.options.wandb, self.step)
-        )
-        if saved:
-            self.progress.notify(f"continuing at step {self.step:,}")
-            self.agent.restore(saved.arrays)
-            self.collector.restore(saved.arrays, saved.facts["episodes"], self.progress.notify)
-            if best := saved.facts.get("best"):
-                arrays = {name: array for name, array in saved.arrays.items() if name.startswith("['best']")}
-                self.best = (best["mean"], best["step"], arrays)
-        else:
-            self.agent.start()
-            self.collector.start()
-        self.last = self.recorder.last_evaluation()  # its step and mean return
-        if self.last and self.last[0] == self.step and (self.best is None or self.last[1] > self.best[0]):
-            self.best = (self.last[1], self.step, self.agent.policy_arrays())  # killed right after this evaluation
-        self.counted = self.agent.counts()  # batches and updates, when last logged
-        self.seconds_before = saved.facts["seconds"] if saved else 0.0
-        self.started = self.saved_at = time.monotonic()
-
-    def _asked_to_stop(self) -> str | None:
-        if self.interruption.signal is not None:
-            return self.interruption.name
-        minutes = self.options.max_minutes
-        if minutes is not None and time.monotonic() - self.started > 60 * minutes:
-            return f"{minutes:g} minutes are over"
-        return None
-
-    def _collect(self) -> None:
-        self.writer.keep(self.settings.envs)
-        try:
-            self.collector.collect(self.agent.explore, self.step)
-        except EnvironmentFault as fault:
-            raise SmrlError(f"at step {self.step + 1:,}: {fault}; {self._save_after_failure()}.") from fault
+    def _restore(self, saved: Saved) -> None:
+        self.agent.restore(saved.arrays)
+        self.collector.restore(saved.arrays, saved.facts["episodes"], self.progress.notify)
+        if best := saved.facts.get("best"):
+            arrays = {name: array for name, array in saved.arrays.items() if name.startswith("['best']")}
+            self.best = Best(best["mean"], best["step"], arrays)
 
     def _evaluate(self) -> str | None:
-        """Evaluate and log; why the run should stop now, if it should."""
-        step, settings = self.step, self.settings
-        if self.evaluator is None:
-            self.evaluator = self._opened(
-                Evaluator(self.make_env, settings.eval_episodes, settings.seed, notify=self.progress.notify)
-            )
+        """Evaluate and record; return why the run should stop now, if it should."""
+        halt = self.signals.is_noted
         try:
-            episodes = self.evaluator(self.agent.exploit, halt=self.interruption.is_noted)
-            bias = self._measure_bias() if self.clock.is_due(step, settings.bias_every) else {}
+            episodes = self._evaluator(self.agent.exploit, halt=halt)
+            bias: dict[str, float] | None = {}
+            if self.clock.is_due(self.step, self.settings.bias_every):
+                bias = self._bias(self.agent.state.algorithm, self.step, halt=halt)
         except EnvironmentFault as fault:
-            raise SmrlError(f"in the evaluation at step {step:,}: {fault}; {self._save_after_failure()}.") from fault
+            failure = f"in the evaluation at step {self.step:,}: {fault}; {self._save_after_failure()}."
+            raise SmrlError(failure) from fault
         if episodes is None or bias is None:
-            return self.interruption.name  # the evaluation is made when the run goes on
-        values = self.recorder.evaluation(step, episodes.returns, bias)
-        self.last = (step, values["mean"])
-        self._log_learning()
-        if self.best is None or values["mean"] > self.best[0]:
-            self.best = (values["mean"], step, self.agent.policy_arrays())
-        if self._hook_stops(self.callbacks.on_evaluation, step, values):
+            return self.signals.name  # the evaluation is repeated when the run continues
+        values = self.recorder.evaluation(self.step, episodes.returns, bias)
+        self._record_learning()
+        self._keep_if_best(values["mean"])
+        if self._callback_stops(self.callbacks.on_evaluation, self.step, values):
             return "on_evaluation returned True"
         return self._reached(values["mean"])
 
-    def _reached(self, mean: float) -> str | None:
-        stop_at = self.options.stop_at
-        is_reached = stop_at is not None and mean >= stop_at
-        return f"the return {mean:,.1f} has reached {stop_at:,g}" if is_reached else None
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        settings = self.settings
+        return self._open(Evaluator(self.make_env, settings.eval_episodes, settings.seed, notify=self.progress.notify))
 
-    def _measure_bias(self) -> dict[str, float] | None:
-        if self.bias is None:
-            bias = BiasEstimator(self.settings, self.agent.algorithm, self.make_env, self.progress.notify)
-            self.bias = self._opened(bias)
-        return self.bias(self.agent.state.algorithm, self.step, halt=self.interruption.is_noted)
+    @cached_property
+    def _bias(self) -> BiasEstimator:
+        algorithm = self.agent.algorithm
+        return self._open(BiasEstimator(self.settings, algorithm, self.make_env, self.progress.notify))
 
-    def _log_learning(self) -> None:
-        """Log losses, and the updates per learning step as they were counted: on fresh batches and on reused ones."""
+    def _record_learning(self) -> None:
+        """Record losses, and the counted updates per learning step on fresh batches and on reused ones."""
         values = self.agent.take_metrics()
         if not values:
             return  # still warming up
         batches, updates = self.agent.counts()
-        new_batches, new_updates = batches - self.counted[0], updates - self.counted[1]
+        new_batches, new_updates = batches - self.logged_counts[0], updates - self.logged_counts[1]
         rounds = self.agent.rounds
         values |= {
             "fresh_batch_updates": rounds,
@@ -214,36 +201,53 @@ class Trainer:
             "updates": updates,
             "uses_per_transition": updates * self.settings.batch_size / self.replay.added,
         }
-        self.counted = (batches, updates)
+        self.logged_counts = (batches, updates)
         self.recorder.learning(self.step, values, self.collector.take_mean_return(), self._seconds())
+
+    def _keep_if_best(self, mean: float) -> None:
+        if self.best is None or mean > self.best.mean:
+            self.best = Best(mean, self.step, self.agent.policy_arrays())
+
+    def _stop_request(self) -> str | None:
+        if self.signals.is_noted():
+            return self.signals.name
+        minutes = self.options.max_minutes
+        if minutes is not None and time.monotonic() - self.started > 60 * minutes:
+            return f"{minutes:g} minutes are over"
+        return None
+
+    def _reached(self, mean: float) -> str | None:
+        stop_at = self.options.stop_at
+        is_reached = stop_at is not None and mean >= stop_at
+        return f"the return {mean:,.1f} has reached {stop_at:,g}" if is_reached else None
 
     def _seconds(self) -> float:
         return float(self.seconds_before + time.monotonic() - self.started)
 
-    def _hook_stops(self, hook: Callable[..., Any] | None, *news: Any) -> bool:
-        """Call a hook; whether it stops the run. What it raises is the user's to see, once the run is saved."""
+    def _callback_stops(self, callback: Callable[..., Any] | None, *arguments: Any) -> bool:
+        """Call a callback; return whether it stops the run. An exception is passed on once the run is saved."""
         try:
-            return hook is not None and hook(self.seen, *news) is True
+            return callback is not None and callback(self.run, *arguments) is True
         except Exception:
-            self.progress.notify(f"a hook failed at step {self.step:,}; {self._save_after_failure()}.")
+            self.progress.notify(f"a callback failed at step {self.step:,}; {self._save_after_failure()}.")
             raise
 
     def _save_after_failure(self) -> str:
-        """Save, and say what became of it; a failure to save does not hide the first one."""
+        """Save, and return a message about it; a failure to save does not hide the first one."""
         try:
             self.save()
         except SmrlError as error:
             return f"what came after the last checkpoint is lost: {str(error).removesuffix('.')}"
-        return f"all before it is saved in {self.directory.path}"
+        return f"all before it is saved in {self.run.path}"
 
-    def _opened(self, resource: Any) -> Any:
-        """The resource, which is closed on every way out of the run."""
+    def _open(self, resource: Resource) -> Resource:
+        """Return a resource that is closed on every way out of the run."""
         self.resources.push(partial(_close, resource, self.progress.notify))
         return resource
 
 
 def _close(resource: Any, notify: Callable[[str], None], kind: Any, error: BaseException | None, trace: Any) -> None:
-    """Close a resource; a failure to do so is only said where it would hide an error that came first."""
+    """Close a resource; a failure is only reported, not raised, if it would hide an earlier error."""
     try:
         resource.close()
     except Exception as failure:

@@ -1,4 +1,4 @@
-"""Whether a run fits into this machine's memory."""
+"""The memory of a run: refuse what does not fit, and put a large replay memory on the disk."""
 
 import math
 import os
@@ -13,7 +13,7 @@ from smrl.types import ArraySpec, Spec
 
 
 def refuse_too_large(settings: Settings[Any], spec: Spec, rounds: int, memory: int | None = None) -> None:
-    """Refuse a replay memory or batches that would take more than the memory of this machine."""
+    """Refuse a replay memory or batches that need more memory than this machine has."""
     memory = memory or _physical_memory()
     rest = _bytes(spec.action.array) + 8
     stored = 0 if _is_on_disk(settings, spec, memory) else _bytes(spec.obs) // spec.obs.stack  # a frame is stored once
@@ -30,7 +30,7 @@ def refuse_too_large(settings: Settings[Any], spec: Spec, rounds: int, memory: i
 
 
 def replay_of(settings: Settings[Any], spec: Spec, run: Path, notify: Callable[[str], None]) -> Replay:
-    """The empty replay memory of a run; frames that do not fit into memory are in a file in the folder of the run."""
+    """Return the empty replay memory of a run; frames that do not fit into memory are in a file in the run's folder."""
     is_on_disk = _is_on_disk(settings, spec, _physical_memory())
     if is_on_disk:
         size = _in_words(settings.capacity * _bytes(spec.obs) // spec.obs.stack)
@@ -58,7 +58,7 @@ def _bytes(array: ArraySpec) -> int:
 
 
 def _physical_memory() -> int | None:
-    """Bytes of memory; None where the system does not tell."""
+    """Return the bytes of memory; None if the system does not report them."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -66,7 +66,7 @@ def _physical_memory() -> int | None:
 
 
 def _in_words(size: int) -> str:
-    """A number of bytes for people.
+    """Write a number of bytes for people.
 
     >>> _in_words(123_000_000), _in_words(4_500_000_000_000)
     ('0.1 GB', '4,500.0 GB')

@@ -1,4 +1,4 @@
-"""Watch a policy: in a window, or as a video file."""
+"""Watch a policy in a window, or record a video."""
 
 import contextlib
 import os
@@ -10,7 +10,6 @@ from typing import Any
 import imageio.v3 as iio
 import numpy as np
 
-from smrl import runtime
 from smrl.envs.environment import Environment
 from smrl.envs.make import Raw
 from smrl.errors import SmrlError, require
@@ -19,9 +18,11 @@ from smrl.runs.atomic import writing
 from smrl.training.run import Run
 from smrl.validation import Count, convert
 
-GRAPHICS = re.compile("egl|glget|libgl|opengl|osmesa|glfw|mujoco_gl", re.IGNORECASE)  # in what a renderer complains of
+RENDERER = "MUJOCO_GL"
+# Words in the errors of renderers whose graphics libraries are missing.
+GRAPHICS = re.compile("egl|glget|libgl|opengl|osmesa|glfw|mujoco_gl", re.IGNORECASE)
 ADVICE = (
-    "off-screen rendering needs a library of the system: apt-get install libegl1 libgl1, "
+    "off-screen rendering needs a system library: apt-get install libegl1 libgl1, "
     "or apt-get install libosmesa6 and set MUJOCO_GL=osmesa"
 )
 
@@ -33,10 +34,10 @@ def play(
     best: bool = False,
     env: str | Callable[..., Raw] | None = None,
 ) -> list[float]:
-    """Show episodes of a run's greedy policy, in a window or as a video; their returns.
+    """Show episodes of a run's greedy policy in a window, or record them as a video; return their returns.
 
-    ``best`` takes the policy of the best evaluation in place of the newest one; ``env`` is needed only where a function
-    made the run's environment.
+    With ``best`` it is the policy of the best evaluation instead of the newest one. ``env`` is needed only if a
+    function made the run's environment.
 
     >>> play(load("runs/Hopper-v4/sac-reuse10/seed0"), Path("hopper.mp4"))        # doctest: +SKIP
     """
@@ -47,19 +48,21 @@ def play(
         require(bool(screen), "there is no screen to play on; write a file with --video play.mp4.")
     else:
         require(video.suffix == ".mp4", f"a video is a file that ends in .mp4, not {video.name}.")
-        os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo reads it when it makes a renderer; egl needs no screen
-    runtime.start(run.threads)
     policy = run.best_policy if best else run.policy
     returns = []
-    with _advice(), contextlib.closing(run.make_env(env, "rgb_array" if video else "human")) as environment:
+    with (
+        _advice(),
+        _screenless() if video else contextlib.nullcontext(),
+        contextlib.closing(run.make_env(env, "rgb_array" if video else "human")) as environment,
+    ):
         fps = environment.env.metadata.get("render_fps", 30)
-        with _film(video, int(fps)) as show:
+        with _recording(video, int(fps)) as record:
             for episode in range(episodes):
                 obs = environment.reset(environment_seed(run.settings.seed, Purpose.EVALUATE, episode))
                 total, over = 0.0, False
                 while not over:
                     if video:
-                        show(_picture(environment))
+                        record(_picture(environment))
                     obs, reward, terminated, truncated = environment.step(policy.act(obs[None])[0])
                     total, over = total + reward, terminated or truncated
                 returns.append(total)
@@ -68,13 +71,26 @@ def play(
 
 def _picture(env: Environment) -> np.ndarray:
     picture = np.asarray(env.render())
-    require(picture.ndim == 3, f"{env.name} does not render pictures, so there is nothing to film.")
+    require(picture.ndim == 3, f"{env.name} does not render pictures, so there is nothing to record.")
     return picture
 
 
 @contextlib.contextmanager
+def _screenless() -> Iterator[None]:
+    """Let MuJoCo draw without a screen, unless the user has chosen a renderer; it looks when it draws first."""
+    if os.environ.get(RENDERER):
+        yield
+        return
+    os.environ[RENDERER] = "egl"
+    try:
+        yield
+    finally:
+        del os.environ[RENDERER]
+
+
+@contextlib.contextmanager
 def _advice() -> Iterator[None]:
-    """Where graphics libraries are missing, say which packages have them."""
+    """If graphics libraries are missing, add to the error which packages have them."""
     try:
         yield
     except SmrlError as error:
@@ -84,21 +100,21 @@ def _advice() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _film(video: Path | None, fps: int) -> Iterator[Callable[[Any], None]]:
-    """A function that takes the pictures one by one, so that a long film needs no memory.
+def _recording(video: Path | None, fps: int) -> Iterator[Callable[[Any], None]]:
+    """Provide a function that takes the pictures one by one, so that a long video needs no memory.
 
-    The film is written aside and moved into place when it is whole.
+    The video is written to a temporary file, which is renamed when it is complete.
     """
     if video is None:
         yield lambda picture: None
         return
-    aside = video.with_name(f".{video.stem}.new.mp4")
+    temporary = video.with_name(f".{video.stem}.new.mp4")
     with writing(video, "or write to another place"):
         video.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with iio.imopen(aside, "w", plugin="pyav") as file:
+            with iio.imopen(temporary, "w", plugin="pyav") as file:
                 file.init_video_stream("libx264", fps=fps)
                 yield file.write_frame
-            os.replace(aside, video)
+            os.replace(temporary, video)
         finally:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What a person sees of runs: bars in a terminal, plain lines elsewhere, nothing with --quiet."""
+"""The display of runs: progress bars in a terminal, plain lines elsewhere, nothing with --quiet."""
 
 import contextlib
 import io
@@ -22,49 +22,72 @@ SPEED_SECONDS = 10.0  # steps/s is the mean over this time
 
 
 class Progress(Protocol):
-    """Takes the news of one run."""
+    """Receives the events of one run."""
 
     def begin(self, step: int) -> None:
-        """Training starts, or goes on, after this step."""
+        """Training starts, or continues, after this step."""
 
     def advance(self, step: int) -> None:
-        """A step was made."""
+        """This step is done."""
 
     def evaluated(self, step: int, mean: float) -> None:
-        """An evaluation was made."""
+        """An evaluation at this step had this mean return."""
 
     def notify(self, message: str) -> None:
-        """Something that a person should know."""
+        """There is something that a person should know."""
 
 
-class Unfailing:
-    """Passes news on to a meter until that fails: a terminal that is gone must not stop a run."""
+class Forwarder:
+    """Passes every event on by the name of its method; how is up to the subclass."""
+
+    def begin(self, step: int) -> None:
+        """Pass on that training starts."""
+        self._forward("begin", step)
+
+    def advance(self, step: int) -> None:
+        """Pass on the step."""
+        self._forward("advance", step)
+
+    def evaluated(self, step: int, mean: float) -> None:
+        """Pass on the return."""
+        self._forward("evaluated", step, mean)
+
+    def notify(self, message: str) -> None:
+        """Pass on the message."""
+        self._forward("notify", message)
+
+    def _forward(self, event: str, *arguments: int | float | str) -> None:
+        raise NotImplementedError
+
+
+class Unfailing(Forwarder):
+    """Passes events on to another progress until that fails: a closed terminal must not stop a run."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress: Progress | None = progress
 
-    def begin(self, step: int) -> None:
-        """Pass on that training starts."""
-        self._pass_on("begin", step)
-
-    def advance(self, step: int) -> None:
-        """Pass on the step."""
-        self._pass_on("advance", step)
-
-    def evaluated(self, step: int, mean: float) -> None:
-        """Pass on the return."""
-        self._pass_on("evaluated", step, mean)
-
-    def notify(self, message: str) -> None:
-        """Pass on a sentence."""
-        self._pass_on("notify", message)
-
-    def _pass_on(self, name: str, *news: int | float | str) -> None:
+    def _forward(self, event: str, *arguments: int | float | str) -> None:
         try:
             if self._progress is not None:
-                getattr(self._progress, name)(*news)
+                getattr(self._progress, event)(*arguments)
         except Exception:
-            self._progress = None  # there is nobody left to tell
+            self._progress = None  # nobody is left to be told
+
+
+class SentProgress(Forwarder):
+    """Sends events as lines of JSON to the process that shows them."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._lock = connection, threading.Lock()
+
+    def fail(self, message: str) -> None:
+        """Send why the run ends early."""
+        self._forward("fail", message)
+
+    def _forward(self, event: str, *arguments: int | float | str) -> None:
+        line = json.dumps([event, *arguments]).encode() + b"\n"
+        with self._lock, contextlib.suppress(OSError):  # without a listener the run continues until it is stopped
+            self._connection.sendall(line)
 
 
 class Speed:
@@ -80,7 +103,7 @@ class Speed:
         self._seen: deque[tuple[int, float]] = deque()
 
     def at(self, step: int, now: float) -> float:
-        """The speed, now that this step is made."""
+        """Add a step and return the speed."""
         self._seen.append((step, now))
         while len(self._seen) > 2 and now - self._seen[1][1] >= self._seconds:
             self._seen.popleft()
@@ -88,12 +111,12 @@ class Speed:
         return (step - first) / (now - began) if now > began else 0.0
 
     def restart(self) -> None:
-        """Forget what was seen."""
+        """Forget all steps."""
         self._seen.clear()
 
 
 class ShownProgress:
-    """A bar among others, or lines where there are no bars."""
+    """A progress bar among others, or lines where there are no bars."""
 
     def __init__(self, console: Console, bars: Bars | None, title: str, total: int) -> None:
         self._console, self._bars, self._title, self._total = console, bars, title, total
@@ -103,7 +126,7 @@ class ShownProgress:
             self._task = bars.add_task(title, total=total, value="–", speed="–")
 
     def begin(self, step: int) -> None:
-        """Count the speed from here on."""
+        """Measure the speed from here on."""
         self._speed.restart()
         self._speed_by_line.restart()
         self._speed_by_line.at(step, time.monotonic())
@@ -125,7 +148,7 @@ class ShownProgress:
             self.notify(f"step {step:,} of {self._total:,}, return {mean:,.1f}, {speed} steps/s")
 
     def notify(self, message: str) -> None:
-        """Print a sentence."""
+        """Print the message."""
         self._console.print(Text(f"{self._title}: {message}"))
 
 
@@ -134,13 +157,13 @@ def _in_words(speed: float) -> str:
 
 
 class Board:
-    """Shows the meters of one or more runs while it is entered."""
+    """Context manager that shows the progress of one or more runs."""
 
     def __init__(self, quiet: bool, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         stream = self._console.file
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")  # as Python's own stderr, where … is not in the encoding
+            stream.reconfigure(errors="backslashreplace")  # as Python's own stderr, if the encoding lacks …
         self._bars: Bars | None = None
         if self._console.is_terminal and not quiet:
             self._bars = Bars(
@@ -164,27 +187,27 @@ class Board:
             self._bars.stop()
 
     def progress(self, title: str, total: int) -> Progress:
-        """A meter for another run."""
+        """Return the progress for another run."""
         return ShownProgress(self._console, self._bars, title, total)
 
     def notify(self, message: str) -> None:
-        """Print a sentence that concerns all runs."""
+        """Print a message that concerns all runs."""
         self._console.print(Text(message))
 
 
 class TitleColumn(ProgressColumn):
-    """The titles of the runs; where they do not fit, their ends stay, as a title ends in what tells it apart."""
+    """The titles of the runs; a long one keeps its end, which distinguishes it from the others."""
 
     def __init__(self) -> None:
         super().__init__(Column(ratio=1))
 
     def render(self, task: Task) -> "Title":
-        """The title of one run."""
+        """Return the title of one run."""
         return Title(task.description)
 
 
 class Title:
-    """A text that is shortened in its middle to the room that it is given."""
+    """A text that is shortened in its middle to the width that it is given."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -197,7 +220,7 @@ class Title:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text with … in place of as much of its middle as must go.
+    """Replace as much of the middle of the text by … as the width requires.
 
     >>> shortened("SAC, reuse 10, Hopper-v4, seed 0", 20)
     'SAC, reuse…4, seed 0'
@@ -206,35 +229,3 @@ def shortened(text: str, width: int) -> str:
         return text
     end = (width - 1) // 2
     return f"{text[: width - 1 - end]}…{text[len(text) - end :]}"
-
-
-class SentProgress:
-    """Sends the news as lines of JSON to the process that shows them."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._lock = connection, threading.Lock()
-
-    def begin(self, step: int) -> None:
-        """Send that training starts."""
-        self._send("begin", step)
-
-    def advance(self, step: int) -> None:
-        """Send the step."""
-        self._send("advance", step)
-
-    def evaluated(self, step: int, mean: float) -> None:
-        """Send the return."""
-        self._send("evaluated", step, mean)
-
-    def notify(self, message: str) -> None:
-        """Send a sentence."""
-        self._send("notify", message)
-
-    def fail(self, message: str) -> None:
-        """Send why the run ends early."""
-        self._send("fail", message)
-
-    def _send(self, name: str, *news: int | float | str) -> None:
-        line = json.dumps([name, *news]).encode() + b"\n"
-        with self._lock, contextlib.suppress(OSError):  # nobody listens any more: the run goes on until it is stopped
-            self._connection.sendall(line)

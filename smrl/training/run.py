@@ -1,12 +1,13 @@
-"""A run that was trained: its settings, its evaluations, its policies."""
+"""A trained run: its settings, its evaluations and its policies."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from smrl import runtime
+import numpy as np
+
 from smrl.envs.environment import Environment
 from smrl.envs.make import Raw, make
 from smrl.errors import SmrlError, require
@@ -16,15 +17,36 @@ from smrl.runs.records import Record, read_run
 from smrl.runs.trust import named_code, refuse_code
 from smrl.settings import Settings, from_json
 from smrl.training.agent import load_policy
-from smrl.training.policy import Policy
 from smrl.types import Spec
 
-NAMED = "named"  # source of an environment that a user's function makes under a name of the user's
+NAMED = "named"  # env_source of an environment that a function makes under a name that the user gave
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The greedy policy of a run, for one observation or a batch of them."""
+
+    spec: Spec
+    act: Callable[[np.ndarray], np.ndarray]  # (batch, *obs) → (batch, *action), in the algorithm's units
+    decode: Callable[[np.ndarray], np.ndarray] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decode", self.spec.action.decoder())
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        """Choose actions in the environment's units; an observation may have the environment's shape or be flat.
+
+        >>> action = policy(obs)                                                  # doctest: +SKIP
+        """
+        given = np.asarray(obs, self.spec.obs.dtype)
+        is_one = given.size == np.prod(self.spec.obs.shape) and given.ndim <= len(self.spec.obs.shape)
+        actions = self.decode(self.act(given.reshape(-1, *self.spec.obs.shape)))
+        return actions[0] if is_one else actions
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory, opened."""
+    """A run directory that was opened for reading."""
 
     path: Path
     trust: bool = False  # whether modules that the settings name may be imported
@@ -44,7 +66,7 @@ class Run:
 
     @property
     def threads(self) -> int:
-        """Threads of XLA when the run was trained."""
+        """The number of threads that the run was trained with."""
         return int(self.config["threads"])
 
     @property
@@ -63,10 +85,13 @@ class Run:
         return self._load_policy(best=True)
 
     def make_env(self, env: str | Callable[..., Raw] | None = None, render_mode: str | None = None) -> Environment:
-        """The environment that the run was trained in; ``env`` is its id or the function that made it, if one did."""
-        source, name = self.config["env_source"], self.settings.env
+        """Make the environment that the run was trained in.
+
+        ``env`` is its id or the function that makes it, and is needed only if a function made it.
+        """
+        name = self.settings.env
         require(
-            env is not None or (source != NAMED and not name.startswith("__main__:")),
+            env is not None or (self.config["env_source"] != NAMED and not name.startswith("__main__:")),
             f"{self.path} was trained in an environment that a function makes ({name}): open it in Python, with "
             f"smrl.evaluate(smrl.load({str(self.path)!r}), env=that_function) or smrl.play(…, env=that_function).",
         )
@@ -75,7 +100,6 @@ class Run:
         return make(env or name, render_mode, **self.settings.env_options)
 
     def _load_policy(self, best: bool) -> Policy:
-        runtime.start()
         spec = Spec.from_json(self.config["spec"])
         saved = checkpoint.load(RunDirectory(self.path).checkpoint, lambda message: None)
         if saved is None:
@@ -93,5 +117,5 @@ def load(path: str | Path, trust: bool = False) -> Run:
     >>> policy = load("runs/Hopper-v4/sac-reuse10/seed0").policy                  # doctest: +SKIP
     """
     run = Run(Path(path).absolute(), trust)
-    run.settings  # noqa: B018  # a folder that is no run is refused here and not at first use
+    run.settings  # noqa: B018  # refuses a folder that is not a run here, rather than at first use
     return run

@@ -1,5 +1,6 @@
-"""One run from its settings: find its folder, lock it, see what is there already, and train what is missing."""
+"""One run from its settings: find its folder, lock it, check what is in it, and train what is missing."""
 
+import re
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
@@ -9,11 +10,12 @@ from smrl import machine, runtime
 from smrl.algorithms import registry
 from smrl.envs.environment import Environment
 from smrl.envs.make import EnvFactory
+from smrl.envs.suites import atari
 from smrl.errors import require
 from smrl.runs import checkpoint, doctor
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
-from smrl.training.advice import cost_of_reuse
+from smrl.smr.rules import Schedule, rule_of
 from smrl.training.loop import Callbacks, Trainer
 from smrl.training.memory_budget import refuse_too_large
 from smrl.training.progress import Progress, Unfailing
@@ -30,14 +32,14 @@ def run_training(
     callbacks: Callbacks = Callbacks(),  # noqa: B008  # frozen
     env_source: str | None = None,
 ) -> Run:
-    """Train a run in its folder, or continue it; a finished one is left alone.
+    """Train a run in its folder, or continue it; a finished run is left alone.
 
     ``make_env`` takes the keywords of `smrl.envs.make.make`.
     """
     runs = options.runs.absolute()  # before an environment is made, which may change the working directory
     make_env, progress = EnvFactory(partial(make_env, **settings.env_options)), Unfailing(progress)
     with ExitStack() as resources:
-        with closing(make_env()) as env:  # one that cannot be made is refused before anything is written
+        with closing(make_env()) as env:  # an environment that cannot be made is refused before anything is written
             spec, notes = env.spec, env.notes
         for note in (*notes, cost_of_reuse(settings)):
             if note:
@@ -55,35 +57,53 @@ def run_training(
             progress.advance(done)
             progress.notify(f"finished already, {done:,} steps; see {directory.path}")
             return Run(directory.path, trust=True)
-        _settle_threads(options.threads, directory, config)  # before anything starts JAX
+        threads = config["threads"] if config else options.threads  # a run's last bits depend on them
+        require(
+            options.threads in (None, threads),
+            f"{directory.path} was started with {threads} thread(s); leave --threads out to continue it.",
+        )
+        runtime.start(threads)
         platform = runtime.platform_facts()
         for change in directory.changes(config, platform) if config else ():
             progress.notify(f"{change}, so the last bits may differ from a run that was never interrupted.")
-        interruption = resources.enter_context(SignalHandler(progress.notify))
+        signals = resources.enter_context(SignalHandler(progress.notify))
         _refuse_unfit(settings, spec)
         config = directory.write_config(settings, spec, env_source, machine.threads(), platform)
-        trainer = Trainer(settings, options, directory, config, make_env, progress, callbacks, interruption, resources)
-        reason = trainer.run()
+        trainer = Trainer(
+            settings=settings,
+            options=options,
+            directory=directory,
+            config=config,
+            make_env=make_env,
+            progress=progress,
+            callbacks=callbacks,
+            signals=signals,
+            resources=resources,
+        )
+        reason = trainer.train()
         trainer.save()
-        if interruption.signal is not None:
+        if signals.signal is not None:
             message = f"stopped by {reason} at step {trainer.step:,} and saved; the same command continues it."
-            raise Interrupted(interruption.signal, message)
+            raise Interrupted(signals.signal, message)
         if reason:
             progress.notify(f"stopped at step {trainer.step:,} and saved: {reason}.")
-    return Run(directory.path, trust=True)  # what it names was given by the caller
+    return Run(directory.path, trust=True)  # the caller has named its modules
+
+
+def cost_of_reuse(settings: Settings[Any]) -> str | None:
+    """Return a warning about the cost of reuse on Atari, where the paper advises against it; None elsewhere."""
+    rule = rule_of(settings.reuse)
+    times = max(rule.values) if isinstance(rule, Schedule) else 2
+    if times == 1 or not re.fullmatch(atari.IDS, settings.env.rpartition(":")[2]):
+        return None
+    factor = f"{times} times" if isinstance(rule, Schedule) else "many times"
+    return (
+        f"reuse makes up to {factor} the updates, and the paper advises against it on Atari for its cost: with reuse "
+        "10 its DQN took 8.7 times as long on Pong. --reuse 1 is plain DQN."
+    )
 
 
 def _refuse_unfit(settings: Settings[Any], spec: Spec) -> None:
     """Refuse an algorithm that does not accept the environment, and sizes that do not fit into memory."""
     algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
     refuse_too_large(settings, spec, algorithm.rounds * settings.fresh_batches)
-
-
-def _settle_threads(asked: int | None, directory: RunDirectory, config: dict[str, Any] | None) -> None:
-    """Compute with the threads that the run began with, because its last bits depend on them."""
-    recorded = config["threads"] if config else None
-    require(
-        recorded is None or asked in (None, recorded),
-        f"{directory.path} was begun with {recorded} thread(s); leave --threads out to continue it.",
-    )
-    runtime.start(recorded or asked)

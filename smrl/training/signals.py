@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM become a flag, so that a run can finish its step and save itself."""
+"""Ctrl-C and SIGTERM set a flag, so that a run can finish its step and save itself."""
 
 import signal
 import socket
@@ -7,38 +7,38 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-SENTENCE = "stopping after the present step, then saving; Ctrl-C again stops at once, without saving."
+STOP_MESSAGE = "stopping after the current step, then saving; Ctrl-C again stops at once, without saving."
 GRACE_SECONDS = 0.2
 
 
 class SignalHandler:
-    """While entered, the first signal is only noted and answered by a sentence; a second Ctrl-C interrupts at once.
+    """Context manager that notes the first signal and answers it with a message; a second Ctrl-C interrupts at once.
 
-    Python runs signal handlers between two of its instructions, which may be long in coming while XLA compiles, and
-    once for several signals that came meanwhile. So a thread waits for the bytes which the system writes when signals
-    arrive: it says the sentence, and sees to it that a second Ctrl-C is not lost.
+    Python runs signal handlers between two of its instructions, which may take long while XLA compiles, and only once
+    for several signals that arrived meanwhile. So a thread reads the bytes that the system writes when signals arrive:
+    it shows the message, and makes sure that a second Ctrl-C is not lost.
     """
 
     def __init__(self, notify: Callable[[str], None]) -> None:
         self.signal: int | None = None
         self._notify = notify
         self._before: dict[int, Any] = {}
-        self._is_second = False  # whether Ctrl-C came twice
+        self._is_second = False  # whether Ctrl-C was pressed twice
         self._is_settled = threading.Event()  # the second Ctrl-C has interrupted, or there is nothing to interrupt
 
     @property
     def name(self) -> str:
-        """The name of the signal that came."""
+        """The name of the signal that arrived."""
         return signal.Signals(self.signal or 0).name
 
     def is_noted(self) -> bool:
-        """Whether a signal came."""
+        """Return whether a signal arrived."""
         return self.signal is not None
 
     def check_interrupt(self) -> None:
-        """Raise `Interrupted` if a signal came; for moments when there is nothing to save."""
+        """Raise `Interrupted` if a signal arrived; to be called while there is nothing to save."""
         if self.signal is not None:
-            message = f"stopped by {self.name} before it went on; the same command continues it."
+            message = f"stopped by {self.name} before it had continued; the same command continues it."
             raise Interrupted(self.signal, message)
 
     def __enter__(self) -> "SignalHandler":
@@ -66,12 +66,12 @@ class SignalHandler:
         self._receiver.close()
 
     def _watch(self) -> None:
-        came: list[int] = []
+        arrived: list[int] = []
         while numbers := self._receiver.recv(1):
-            came += [number for number in numbers if number in (signal.SIGINT, signal.SIGTERM)]
-            if len(came) == 1:
-                self._notify(SENTENCE)
-            if came.count(signal.SIGINT) == 2 and not self._is_second:
+            arrived += [number for number in numbers if number in (signal.SIGINT, signal.SIGTERM)]
+            if len(arrived) == 1:
+                self._notify(STOP_MESSAGE)
+            if arrived.count(signal.SIGINT) == 2 and not self._is_second:
                 self._is_second = True
                 if not self._is_settled.wait(GRACE_SECONDS) and hasattr(signal, "pthread_kill"):
                     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -84,7 +84,7 @@ class SignalHandler:
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was stopped by a signal and has saved itself."""
+    """Raised when a run was stopped by a signal and has been saved."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)

@@ -272,7 +272,7 @@ def test_a_second_interrupt_leaves_no_process_behind(in_tmp_path: Path) -> None:
     until(lambda: len(list(in_tmp_path.glob("hangs-*"))) == 2)
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
-    assert "stopping after the present step" in process.stderr.readline()
+    assert "stopping after the current step" in process.stderr.readline()
     assert not have_ended(in_tmp_path)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)

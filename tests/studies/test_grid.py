@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from smrl.api import register
 from smrl.errors import SmrlError
 from smrl.paper import tasks
 from smrl.studies import grid
 from smrl.studies.grid import Grid
 from smrl.studies.presets import Preset, Row
-from smrl.studies.registration import register
 from smrl.studies.sweep import sweep
 
 FILE = """

@@ -1,4 +1,4 @@
-"""Environments that are shared or do not repeat themselves: refused, or said and survived."""
+"""Environments that are shared are refused; nondeterministic ones are reported."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -71,7 +71,7 @@ class Changed(Ending):
 
 
 @pytest.mark.parametrize("change", ["raises", "ends", "reset"])
-def test_where_an_episode_cannot_be_replayed_a_new_one_starts(
+def test_a_new_episode_starts_if_one_cannot_be_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str
 ) -> None:
     Changed.change = ""
@@ -83,7 +83,7 @@ def test_where_an_episode_cannot_be_replayed_a_new_one_starts(
     assert run.record.steps.tolist() == [30, 60]
 
 
-def test_an_episode_of_no_step_that_begins_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_episode_without_steps_that_starts_differently(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Changed.change = ""
     train(tmp_path, Changed, max_minutes=1e-9)
     Changed.change = "reset"

@@ -43,7 +43,7 @@ def test_updates_are_compiled_once(
     assert [record.threadName for record in compiled] == ["compile"]
 
 
-def test_an_update_that_fails_is_told_by_the_first_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_to_compile_is_raised_by_the_first_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
         raise ArithmeticError(threading.current_thread().name)
 

@@ -1,4 +1,4 @@
-"""A run that is killed, interrupted or damaged ends as one that was not."""
+"""A run that was killed, interrupted or damaged gives the same results as an undisturbed one."""
 
 import os
 import random
@@ -80,7 +80,7 @@ def test_killed_at_random_moments(undisturbed: tuple[str, Path], tmp_path: Path)
 
 
 @pytest.mark.parametrize("env", marked(SUITES))
-def test_every_suite_continues(env: str, tmp_path: Path) -> None:
+def test_a_run_of_every_suite_continues_after_a_kill(env: str, tmp_path: Path) -> None:
     words = [*train(env, tmp_path), "--reuse", "2", "--eval-every", "200"]
     killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     assert run(*words, "--runs", undisturbed)[0] == 0
@@ -132,9 +132,7 @@ def test_killed_during_a_checkpoint(undisturbed: tuple[str, Path], tmp_path: Pat
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_interrupted_runs_save_themselves(
-    undisturbed: tuple[str, Path], tmp_path: Path, number: signal.Signals
-) -> None:
+def test_an_interrupted_run_is_saved(undisturbed: tuple[str, Path], tmp_path: Path, number: signal.Signals) -> None:
     env, reference = undisturbed
     never = ("--checkpoint-seconds", "1e9")
     process = start(*train(env, tmp_path), *never)
@@ -151,7 +149,7 @@ def test_interrupted_runs_save_themselves(
     assert outcome(env, tmp_path) == outcome(env, reference)
 
 
-def test_finished_runs_are_left_alone(undisturbed: tuple[str, Path]) -> None:
+def test_a_finished_run_is_left_alone(undisturbed: tuple[str, Path]) -> None:
     env, reference = undisturbed
     before = {path: path.stat().st_mtime_ns for path in reference.rglob("*") if path.is_file()}
     code, _, errors = run(*train(env, reference))
@@ -171,7 +169,7 @@ def test_more_steps_extend_a_run(undisturbed: tuple[str, Path], tmp_path: Path) 
     assert outcome(env, tmp_path) == outcome(env, reference)
 
 
-def test_a_damaged_checkpoint_costs_only_time(undisturbed: tuple[str, Path], tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_skipped(undisturbed: tuple[str, Path], tmp_path: Path) -> None:
     env, reference = undisturbed
     shutil.copytree(reference, tmp_path, dirs_exist_ok=True)
     newest = max(path for path in (place(env, tmp_path) / "checkpoint").iterdir() if path.name.isdigit())
@@ -186,7 +184,7 @@ def test_a_damaged_checkpoint_costs_only_time(undisturbed: tuple[str, Path], tmp
     assert load(place(env, tmp_path)).policy is not None
 
 
-def test_a_changed_version_is_said(undisturbed: tuple[str, Path], tmp_path: Path) -> None:
+def test_a_changed_version_is_reported(undisturbed: tuple[str, Path], tmp_path: Path) -> None:
     env, reference = undisturbed
     shutil.copytree(reference, tmp_path, dirs_exist_ok=True)
     config = place(env, tmp_path) / "config.json"
@@ -196,7 +194,7 @@ def test_a_changed_version_is_said(undisturbed: tuple[str, Path], tmp_path: Path
     assert "jax was 0.0.1 and is" in errors
 
 
-def test_an_environment_that_does_not_repeat_itself_says_so(tmp_path: Path) -> None:
+def test_a_nondeterministic_environment_is_reported(tmp_path: Path) -> None:
     words = (
         "train",
         "ddpg",

@@ -1,4 +1,4 @@
-"""Several episodes at once give what one after the other gives."""
+"""Parallel episodes give the same returns as sequential ones."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ def lean(obs: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("episodes", [1, 10, AT_ONCE + 5])
-def test_returns_are_those_of_single_episodes(episodes: int) -> None:
+def test_returns_equal_those_of_single_episodes(episodes: int) -> None:
     evaluator = Evaluator(partial(envs.make, "Hopper-v4"), episodes, seed=3)
     episodes_played = evaluator(lean)
     assert episodes_played is not None
@@ -32,7 +32,7 @@ def test_returns_are_those_of_single_episodes(episodes: int) -> None:
     evaluator.close()
 
 
-def test_every_evaluation_sees_the_same_starts() -> None:
+def test_evaluations_use_the_same_seeds() -> None:
     evaluator = Evaluator(partial(envs.make, "Pendulum-v1"), 4, seed=0)
     first, second = (evaluator(lambda obs: np.zeros((4, 1), np.float32)) for _ in range(2))
     assert first is not None

@@ -1,4 +1,4 @@
-"""What fails beside training: observers, hooks and closing never stop a run, or hide why it stopped."""
+"""Failures beside training: loggers, callbacks and closing neither stop a run nor hide why it stopped."""
 
 import csv
 import errno
@@ -12,7 +12,7 @@ import smrl
 from smrl.errors import SmrlError
 from smrl.runs import checkpoint, records
 from smrl.training import evaluator, progress
-from smrl.training.events import EventFile
+from smrl.training.loggers import TensorBoard
 from smrl.training.recorder import Recorder
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 10, "eval_episodes": 1, "batch_size": 8, "reuse": 1}
@@ -38,16 +38,16 @@ def full(*_: Any, **__: Any) -> Any:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_tensorboard_alone_has_no_room(
+def test_a_failing_logger_does_not_stop_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    append, calls = EventFile._append, list[int]()
+    append, calls = TensorBoard._append, list[int]()
 
     def third(file: Any, event: Any) -> None:
         calls.append(1)
         append(file, event) if len(calls) < 5 else full()
 
-    monkeypatch.setattr(EventFile, "_append", third)
+    monkeypatch.setattr(TensorBoard, "_append", third)
     run = train(tmp_path)
     assert steps(run) == [10, 20, 30, 40, 50, 60]
     assert steps(run, "training.csv") == [30, 40, 50, 60]
@@ -55,13 +55,13 @@ def test_tensorboard_alone_has_no_room(
     assert len(calls) == 5
 
 
-def test_a_clock_that_steps_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_steps_back_does_not_stop_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter(range(2_000_000_000, 0, -1000))
     monkeypatch.setattr("time.time", lambda: float(next(moments)))
     assert steps(train(tmp_path)) == [10, 20, 30, 40, 50, 60]
 
 
-def test_a_meter_that_fails_does_not_stop_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_display_does_not_stop_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: Any) -> None:
         raise BrokenPipeError("the terminal is gone")
 
@@ -69,20 +69,20 @@ def test_a_meter_that_fails_does_not_stop_a_run(tmp_path: Path, monkeypatch: pyt
     assert steps(train(tmp_path)) == [10, 20, 30, 40, 50, 60]
 
 
-@pytest.mark.parametrize("hook", ["on_step", "on_evaluation"])
-def test_a_hook_that_raises_is_seen_once_the_run_is_saved(tmp_path: Path, hook: str) -> None:
+@pytest.mark.parametrize("callback", ["on_step", "on_evaluation"])
+def test_the_run_is_saved_before_an_error_of_a_callback_is_raised(tmp_path: Path, callback: str) -> None:
     def fail(run: smrl.Run, step: int, *_: Any) -> None:
         if step == 30:
             raise ZeroDivisionError("a user's mistake")
 
     with pytest.raises(ZeroDivisionError, match="a user's mistake"):
-        train(tmp_path, **{hook: fail})
+        train(tmp_path, **{callback: fail})
     (folder,) = tmp_path.glob("*/*/seed0")
     assert checkpoint.newest_step(folder / "checkpoint") == 30
     assert steps(train(tmp_path)) == [10, 20, 30, 40, 50, 60]
 
 
-def test_closing_hides_no_error(
+def test_errors_while_closing_do_not_hide_the_first_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The disk is full for everything: the table, the checkpoint, and what is written when closing."""
@@ -97,7 +97,7 @@ def test_closing_hides_no_error(
     assert "closing the evaluator failed" in messages
 
 
-def test_closing_alone_fails_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_while_closing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Recorder, "close", full)
     with pytest.raises(SmrlError, match="closing the recorder failed with OSError"):
         train(tmp_path)
@@ -105,7 +105,7 @@ def test_closing_alone_fails_with_a_sentence(tmp_path: Path, monkeypatch: pytest
     assert checkpoint.newest_step(folder / "checkpoint") == 60
 
 
-def test_a_full_disk_hides_no_fault_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_does_not_hide_a_fault_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "save_arrays", full)
     with pytest.raises(SmrlError, match=r"at step 5: .*exploded.*is lost: cannot write .*No space left") as caught:
         train(tmp_path, Raises)

@@ -13,7 +13,7 @@ from smrl.memory.frames import allocate
 from smrl.runs import checkpoint
 from smrl.runs.atomic import load_arrays
 from smrl.runs.paths import RunDirectory
-from smrl.training import memory_budget as room
+from smrl.training import memory_budget
 from smrl.types import ArraySpec
 
 SHORT: dict[str, Any] = {"reuse": 2, "warmup": 50, "eval_episodes": 1, "batch_size": 8, "quiet": True}
@@ -47,7 +47,7 @@ def test_a_run_with_images_continues_bit_for_bit(
     assert whole.settings.image_size == options.get("image_size")
 
 
-def test_a_lost_life_ends_no_episode(tmp_path: Path) -> None:
+def test_losing_a_life_does_not_end_the_episode(tmp_path: Path) -> None:
     """It terminates for what is learned; the game, and so the episode, goes on."""
     env = "BreakoutNoFrameskip-v4"
     run = smrl.train("dqn", env, steps=130, eval_every=1000, image_size=20, **DQN, runs=tmp_path)
@@ -64,7 +64,7 @@ def test_a_lost_life_ends_no_episode(tmp_path: Path) -> None:
 def test_frames_that_do_not_fit_into_memory_are_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = DQN | {"steps": 150, "eval_every": 150, "image_size": 20, "capacity": 100}
     here = smrl.train("dqn", "PongNoFrameskip-v4", **options, runs=tmp_path / "memory")
-    monkeypatch.setattr(room, "_physical_memory", lambda: 79_000)
+    monkeypatch.setattr(memory_budget, "_physical_memory", lambda: 79_000)
     messages: list[str] = []
     monkeypatch.setattr("smrl.training.progress.Unfailing.notify", lambda self, message: messages.append(message))
     folders: list[Path | None] = []

@@ -1,4 +1,4 @@
-"""A run in flight: hooks, limits, the best policy, and what is closed and read on the way."""
+"""The training loop: callbacks, limits, the best policy, and what is closed and read on the way."""
 
 import csv
 import json
@@ -15,8 +15,7 @@ from broken_envs import Toy
 
 import smrl
 from smrl.errors import SmrlError
-from smrl.runs import atomic as files
-from smrl.runs import checkpoint
+from smrl.runs import atomic, checkpoint
 from smrl.training.clock import Clock
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 10, "eval_episodes": 2, "batch_size": 8, "reuse": 1}
@@ -38,7 +37,7 @@ def rows(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def test_a_hook_stops_the_run_cleanly_and_it_can_go_on(tmp_path: Path) -> None:
+def test_a_callback_stops_the_run_and_it_can_be_continued(tmp_path: Path) -> None:
     seen: list[tuple[int, float]] = []
 
     def on_evaluation(run: smrl.Run, step: int, values: dict[str, float]) -> bool:
@@ -56,11 +55,11 @@ def test_a_hook_stops_the_run_cleanly_and_it_can_go_on(tmp_path: Path) -> None:
     assert (run.path / "evaluations.csv").read_bytes() == (whole.path / "evaluations.csv").read_bytes()
 
 
-def test_on_step_stops_too(tmp_path: Path) -> None:
+def test_on_step_stops_the_run(tmp_path: Path) -> None:
     assert saved_step(train(tmp_path, on_step=lambda run, step: step == 7)) == 7
 
 
-def test_a_return_to_stop_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stop_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = train(tmp_path, stop_at=-1e6, quiet=False)
     assert saved_step(run) == 10
     assert "has reached -1e+06" in capsys.readouterr().err
@@ -68,7 +67,7 @@ def test_a_return_to_stop_at(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert saved_step(train(tmp_path, stop_at=1e6)) == 60
 
 
-def test_minutes(tmp_path: Path) -> None:
+def test_max_minutes(tmp_path: Path) -> None:
     run = train(tmp_path, max_minutes=1e-9)
     assert saved_step(run) == 0
     assert saved_step(train(tmp_path)) == 60
@@ -107,7 +106,7 @@ def test_the_best_policy_is_kept_beside_the_newest(tmp_path: Path, capsys: pytes
     assert smrl.evaluate(run, 3, best=True, env=Falling).returns.shape == (3,)
 
 
-def test_every_environment_is_closed_on_every_way_out(tmp_path: Path) -> None:
+def test_environments_are_closed_however_the_run_ends(tmp_path: Path) -> None:
     open_now: set[int] = set()
 
     class Counted(Toy):
@@ -140,7 +139,7 @@ def test_every_environment_is_closed_on_every_way_out(tmp_path: Path) -> None:
 def test_a_checkpoint_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(tmp_path, on_step=lambda run, step: step == 30)
     read: list[str] = []
-    load_arrays = files.load_arrays
+    load_arrays = atomic.load_arrays
 
     def counted(path: Path) -> dict[str, np.ndarray]:
         read.append(path.name)
@@ -152,7 +151,7 @@ def test_a_checkpoint_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(read) == len(set(read))
 
 
-def test_updates_are_counted_per_step_whatever_the_number_of_environments(tmp_path: Path) -> None:
+def test_updates_per_step_do_not_depend_on_the_number_of_environments(tmp_path: Path) -> None:
     logged = [
         rows(train(tmp_path / str(envs), reuse=3, fresh_batches=2, envs=envs).path / "training.csv") for envs in (1, 4)
     ]
@@ -163,7 +162,7 @@ def test_updates_are_counted_per_step_whatever_the_number_of_environments(tmp_pa
     assert four[-1][3:] == one[-1][3:]
 
 
-def test_another_processor_or_backend_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_processor_or_backend_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = train(tmp_path)
     file = run.path / "config.json"
     config = json.loads(file.read_text())
@@ -180,7 +179,7 @@ def make_first() -> gymnasium.Env[Any, Any]:
     return gymnasium.make("Pendulum-v1", g=1.0)
 
 
-def test_two_functions_never_share_a_run(tmp_path: Path) -> None:
+def test_environments_of_two_functions_do_not_share_a_run(tmp_path: Path) -> None:
     """Two lambdas need names; a function that was edited is refused under its old name."""
     heavy = train(tmp_path, lambda: gymnasium.make("Pendulum-v1", g=20.0), env_name="heavy")
     light = train(tmp_path, lambda: gymnasium.make("Pendulum-v1", g=1.0), env_name="light")
@@ -199,7 +198,7 @@ def test_two_functions_never_share_a_run(tmp_path: Path) -> None:
     assert len(smrl.evaluate(heavy, 2, env=lambda: gymnasium.make("Pendulum-v1", g=20.0)).returns) == 2
 
 
-def test_a_signal_during_an_evaluation_is_answered_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_signal_stops_an_evaluation_without_loss(tmp_path: Path) -> None:
     """The evaluation would take minutes; it is made when the run goes on."""
     words = ["train", "ddpg", "slow_envs:Slow-v0", "--steps", "20", "--warmup", "5", "--eval-every", "10"]
     words += ["--reuse", "1", "--eval-episodes", "1", "--runs", str(tmp_path / "runs")]
@@ -218,7 +217,7 @@ def test_a_signal_during_an_evaluation_is_answered_and_nothing_is_lost(tmp_path:
     assert [row["step"] for row in rows(evaluations)] == ["10", "20"]
 
 
-def test_the_clock() -> None:
+def test_clock() -> None:
     clock = Clock(envs=2, action_repeat=3, warmup=10, learn_every=2)
     moments = [moment for step in range(0, 60, clock.stride) for moment in clock.learning_steps(step)]
     assert [moment.step for moment in moments] == list(range(1, len(moments) + 1))

@@ -1,4 +1,4 @@
-"""What a run holds in memory does not grow with the steps between two evaluations."""
+"""The memory of a run does not grow with the steps between two evaluations."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class Nothing:
         return None
 
 
-def test_losses_are_summed_and_not_kept() -> None:
+def test_metrics_are_summed_and_not_kept() -> None:
     learner, replay = Fake(), Nothing()
 
     def learn(steps: range) -> None:
@@ -76,7 +76,7 @@ def collector(env: Any) -> Collector:
 
 
 @pytest.mark.parametrize("env", [TimeAsTermination, NeverEnds])
-def test_episodes_are_kept_small(env: Any) -> None:
+def test_long_episodes_take_four_bytes_per_action(env: Any) -> None:
     """Returns are summed; the actions of an episode, which are needed to replay it, take four bytes each."""
     subject = collector(env)
 
@@ -89,7 +89,7 @@ def test_episodes_are_kept_small(env: Any) -> None:
     assert kept.shape == ((STEPS if env is NeverEnds else 20), 1)
 
 
-def test_the_mean_return_of_the_episodes_that_ended() -> None:
+def test_mean_return_of_finished_episodes() -> None:
     subject, totals = collector(TimeAsTermination), []
     for step in range(50):
         subject.collect(lambda obs, step: obs, step)

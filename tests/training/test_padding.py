@@ -43,21 +43,21 @@ def test_a_run_with_padding_is_trained_evaluated_and_played(tmp_path: Path, caps
     assert run.policy(obs).shape == run.best_policy(obs).shape == (1,)
 
 
-def test_a_run_with_padding_continues_where_it_was(tmp_path: Path) -> None:
+def test_a_run_with_padding_is_continued(tmp_path: Path) -> None:
     whole = smrl.train("ddpg", "Pendulum-v1", **SHORT, **SMALL, runs=tmp_path / "whole")
     smrl.train("ddpg", "Pendulum-v1", **SHORT | SMALL | {"steps": 40}, runs=tmp_path / "parts")
     parts = smrl.train("ddpg", "Pendulum-v1", **SHORT, **SMALL, runs=tmp_path / "parts")
     assert (parts.path / "evaluations.csv").read_bytes() == (whole.path / "evaluations.csv").read_bytes()
 
 
-def test_a_function_is_padded_too(tmp_path: Path) -> None:
+def test_observations_of_a_function_are_padded(tmp_path: Path) -> None:
     run = smrl.train(
         "ddpg", lambda: gymnasium.make("Pendulum-v1"), env_name="mine", **SHORT, **SMALL, runs=tmp_path, quiet=True
     )
     assert run.policy.spec.obs.shape == (7,)
 
 
-def test_padded_and_unpadded_are_compared_as_two(tmp_path: Path) -> None:
+def test_padded_and_unpadded_runs_have_different_identities(tmp_path: Path) -> None:
     several = sweep("ddpg", "Pendulum-v1", seeds=1, **SHORT, **SMALL | {"pad_observations": [None, 4]})
     outcome = run_all(several, RunOptions(runs=tmp_path, quiet=True))
     assert not outcome.failures
@@ -66,7 +66,7 @@ def test_padded_and_unpadded_are_compared_as_two(tmp_path: Path) -> None:
     assert len({record.identity for record in outcome.records}) == 2
 
 
-def test_no_padding_is_the_identity_of_runs_from_before_the_setting() -> None:
+def test_no_padding_has_the_identity_of_runs_without_the_setting() -> None:
     new = make_settings("sac", "Ant-v4").to_json()
     old = {name: value for name, value in new.items() if name != "pad_observations"}
     assert canonical(old) == canonical(new) != canonical(make_settings("sac", "Ant-v4", pad_observations=84).to_json())
@@ -74,7 +74,7 @@ def test_no_padding_is_the_identity_of_runs_from_before_the_setting() -> None:
         make_settings("sac", "Ant-v4", pad_observations=0)
 
 
-def test_a_preset_pads_and_a_flag_takes_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flag_overrides_the_padding_of_a_preset(monkeypatch: pytest.MonkeyPatch) -> None:
     row = Row("*", {"pad_observations": 84}, "Ant-v4")
     monkeypatch.setitem(presets.PRESETS, "padded", Preset("the paper's Ant", (row,)))
     found = [resolve("sac", env, "padded").pad_observations for env in ("Ant-v4", "Ant-v5", "Hopper-v4")]

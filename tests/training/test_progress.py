@@ -1,4 +1,4 @@
-"""What a person sees of runs: speeds, bars, and news from other processes."""
+"""The display of runs: speeds, bars, and events from other processes."""
 
 import io
 import itertools
@@ -18,7 +18,7 @@ LONG = "REDQ, reuse 5, HalfCheetahMuJoCoEnv-v0, seed 0"
 
 
 def rendered(width: int, *titles: str, step: int = 987_654, mean: float = -12_345.6) -> list[str]:
-    """The lines of bars in a terminal of so many columns, where every step takes a millisecond."""
+    """The lines of bars in a terminal of this width, where every step takes a millisecond."""
     text, seconds = io.StringIO(), itertools.count(0.0, step / 1000)
     console = Console(
         file=text, width=width, force_terminal=True, color_system=None, soft_wrap=True, legacy_windows=False
@@ -32,12 +32,12 @@ def rendered(width: int, *titles: str, step: int = 987_654, mean: float = -12_34
             progress = board.progress(title, 1_000_000)
             progress.begin(0)
             progress.evaluated(step, mean)
-            progress.notify("a sentence")
+            progress.notify("a message")
     lines = re.split(r"\r|\n|\x1b\[[0-9;?]*[A-Za-z]", text.getvalue())
     return [line for line in lines if "return" in line][-len(titles) :]
 
 
-def test_speed_forgets_what_is_long_ago() -> None:
+def test_speed_covers_the_last_seconds_only() -> None:
     """A run that computes for a minute and then waits for a minute makes no steps per second."""
     speed = Speed(seconds=10)
     fast = [speed.at(100 * second, second) for second in range(60)]
@@ -48,7 +48,7 @@ def test_speed_forgets_what_is_long_ago() -> None:
     assert slow[9:] == [1.0] * 50
 
 
-def test_a_line_tells_the_speed_since_the_line_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_shows_the_speed_since_the_previous_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations that take longer than ten seconds are part of it, and do not make it nothing."""
     text, now = io.StringIO(), [0.0]
     monkeypatch.setattr(showing, "time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -63,7 +63,7 @@ def test_a_line_tells_the_speed_since_the_line_before(monkeypatch: pytest.Monkey
     assert re.findall(r"[\d.]+ steps/s", text.getvalue()) == ["10 steps/s", "5.0 steps/s"]
 
 
-def test_speed_after_a_long_pause_spans_the_pause() -> None:
+def test_speed_includes_a_long_pause() -> None:
     """An evaluation of a minute is not left out, and never divides by nothing."""
     speed = Speed(seconds=10)
     assert speed.at(5, 0.0) == 0
@@ -92,7 +92,7 @@ def test_short_titles_are_not_shortened() -> None:
     assert shortened("SAC, seed 0", 7) == "SAC…d 0"
 
 
-def test_plain_lines_where_there_is_no_terminal() -> None:
+def test_plain_lines_without_a_terminal() -> None:
     text = io.StringIO()
     with Board(quiet=False, console=Console(file=text, width=40, soft_wrap=True, highlight=False)) as board:
         progress = board.progress(f"{LONG} [bold]", 1_000)
@@ -104,14 +104,14 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     assert line.endswith(" steps/s")
 
 
-def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with Board(quiet=True) as board:
         board.progress("SAC", 10).evaluated(10, 1.0)
-        board.notify("a sentence")
+        board.notify("a message")
     assert capsys.readouterr() == ("", "")
 
 
-def test_news_of_several_threads_are_whole_lines() -> None:
+def test_events_of_several_threads_are_separate_lines() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         progress = SentProgress(theirs)
@@ -127,10 +127,10 @@ def test_news_of_several_threads_are_whole_lines() -> None:
         lines = [reader.readline() for _ in range(200)]
         for thread in threads:
             thread.join()
-        assert {tuple(json.loads(line)) for line in lines} == {("say", "x" * 999)}
+        assert {tuple(json.loads(line)) for line in lines} == {("notify", "x" * 999)}
 
 
-def test_news_that_nobody_hears_do_not_stop_a_run() -> None:
+def test_sending_without_a_listener_does_not_fail() -> None:
     ours, theirs = socket.socketpair()
     ours.close()
     with theirs:

@@ -49,7 +49,7 @@ def test_steps_are_those_of_the_environment(envs: int, repeat: int, tmp_path: Pa
         assert dict(zip(header.split(","), first.split(","), strict=True))["agent_steps"] == str(40 // repeat)
 
 
-def test_environments_play_episodes_of_their_own(tmp_path: Path) -> None:
+def test_environments_play_different_episodes(tmp_path: Path) -> None:
     run = smrl.train("ddpg", "Pendulum-v1", **SHORT, **SMALL, envs=3, runs=tmp_path)
     saved = checkpoint.load(RunDirectory(run.path).checkpoint, print)
     assert saved is not None
@@ -60,13 +60,13 @@ def test_environments_play_episodes_of_their_own(tmp_path: Path) -> None:
         np.testing.assert_array_equal(value, arrays(again)[name])
 
 
-def test_steps_that_are_no_multiple_come_at_the_next_one(tmp_path: Path) -> None:
+def test_evaluations_are_made_at_the_first_stride_after_a_multiple(tmp_path: Path) -> None:
     run = smrl.train("ddpg", Counted, **SHORT, **SMALL, envs=3, action_repeat=3, runs=tmp_path, reset_every=200)
     assert run.record.steps.tolist() == [45, 81, 126, 162, 207, 243]
     assert critic_updates(run) == (243 - 207) // 3, "since the reset at step 207"
 
 
-def test_the_papers_suites_by_preset() -> None:
+def test_presets_of_the_papers_suites() -> None:
     for env, repeat in {"dmc/walker-run": 2, "dmc/cheetah-run": 4, "dm_control/fish-swim-v0": 4}.items():
         assert (resolve("sac", env).steps, resolve("sac", env).action_repeat) == (500_000, repeat)
     bullet = resolve("td3", "AntMuJoCoEnv-v0")
@@ -83,7 +83,7 @@ def scaled_pendulum() -> gymnasium.Env[Any, Any]:
     return gymnasium.wrappers.TransformObservation(env, lambda obs: np.asarray(obs, np.float64)[None], space)
 
 
-def test_wrappers_work(tmp_path: Path) -> None:
+def test_wrapped_environments_are_trained(tmp_path: Path) -> None:
     """The first evaluation is of an untrained policy, so its returns differ by the wrapper's factor alone."""
     plain = smrl.train("ddpg", "Pendulum-v1", **SHORT, **SMALL, runs=tmp_path)
     wrapped = smrl.train("ddpg", scaled_pendulum, **SHORT, **SMALL, runs=tmp_path)
@@ -91,7 +91,7 @@ def test_wrappers_work(tmp_path: Path) -> None:
     assert -3 <= wrapped.policy(np.zeros((1, 3)))[0] <= 5
 
 
-def test_the_other_bullet_tasks() -> None:
+def test_other_bullet_tasks() -> None:
     environment = envs.make("HopperBulletEnv-v0")
     assert environment.spec.obs.shape == (15,)
     assert str(environment.spec.action) == "3 continuous actions"

@@ -15,7 +15,7 @@ from smrl import machine
 from smrl.runs.atomic import writing
 from smrl.studies.launchers.protocol import Ending, Task
 from smrl.training.progress import Progress
-from smrl.training.signals import SENTENCE
+from smrl.training.signals import STOP_MESSAGE
 
 
 class Worker:
@@ -85,7 +85,7 @@ class Local:
     """As many processes at a time as the cores of this machine can serve, with ``width`` threads each."""
 
     poll_seconds = 0.1
-    stopping = SENTENCE
+    stopping = STOP_MESSAGE
     parting = "stopped; every run is saved, and the same command continues them."
 
     def __init__(self, width: int) -> None:

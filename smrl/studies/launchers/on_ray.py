@@ -16,7 +16,7 @@ from smrl.plugins import in_words
 from smrl.studies.launchers.protocol import Ending, Task
 from smrl.studies.launchers.remote import News, attend, begin
 from smrl.training.progress import Progress
-from smrl.training.signals import SENTENCE
+from smrl.training.signals import STOP_MESSAGE
 
 try:
     import ray
@@ -85,7 +85,7 @@ class Ray:
 
     places = sys.maxsize  # Ray has a queue
     poll_seconds = 0.5
-    stopping = SENTENCE
+    stopping = STOP_MESSAGE
     parting = "stopped; every run is saved, and the same command continues them."
 
     def __init__(self, address: str | None, width: int) -> None:

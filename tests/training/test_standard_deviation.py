@@ -1,4 +1,4 @@
-"""One kind of standard deviation, wherever smrl reports one."""
+"""All reported standard deviations are sample standard deviations (n − 1)."""
 
 import csv
 import math
@@ -17,19 +17,19 @@ SHORT: dict[str, Any] = {"steps": 40, "warmup": 20, "eval_every": 20, "batch_siz
 SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,)}
 
 
-def test_the_sample_deviation_over_the_first_axis() -> None:
+def test_sample_sd_is_over_the_first_axis() -> None:
     rows = [[1.0, -3.0], [2.0, 5.0], [4.0, 0.5]]
     wanted = [statistics.stdev(column) for column in zip(*rows, strict=True)]
     np.testing.assert_allclose(sample_sd(rows), wanted, rtol=1e-12)
 
 
-def test_a_single_value_has_no_known_deviation() -> None:
+def test_sample_sd_of_one_value_is_nan() -> None:
     assert math.isnan(sample_sd([7.0]))
     assert np.isnan(sample_sd(np.ones((1, 3)))).tolist() == [True] * 3
 
 
 @pytest.mark.parametrize("episodes", [1, 3])
-def test_a_run_and_evaluate_report_the_same_deviation(
+def test_a_run_and_evaluate_report_the_same_sd(
     episodes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = smrl.train("ddpg", "Pendulum-v1", **SHORT, **SMALL, eval_episodes=episodes, runs=tmp_path)

@@ -1,9 +1,9 @@
-"""The sentence on what reuse costs on Atari."""
+"""The warning about the cost of reuse on Atari."""
 
 import pytest
 
 from smrl.studies.presets import resolve
-from smrl.training.advice import cost_of_reuse
+from smrl.training.run_training import cost_of_reuse
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from smrl.training.advice import cost_of_reuse
         ("smrl/Catch-v0", 10, None),
     ],
 )
-def test_the_cost_is_said_on_atari_only(env: str, reuse: int | str, factor: str | None) -> None:
+def test_cost_of_reuse_warns_on_atari_only(env: str, reuse: int | str, factor: str | None) -> None:
     message = cost_of_reuse(resolve("dqn", env, reuse=reuse))
     if factor is None:
         assert message is None

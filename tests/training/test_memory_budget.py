@@ -1,4 +1,4 @@
-"""Sizes that no machine has are refused with the bytes that they would take."""
+"""Sizes that exceed the memory of the machine are refused."""
 
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,14 @@ from smrl.training.memory_budget import refuse_too_large
 
 
 @pytest.mark.parametrize("name", ["capacity", "batch_size"])
-def test_a_size_beyond_all_memory_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
+def test_a_size_beyond_memory_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
     size: dict[str, Any] = {name: 10**12}
     with pytest.raises(SmrlError, match=rf"{name} 1,000,000,000,000 would take [\d,.]+ GB, but this machine has"):
         smrl.train("ddpg", "Pendulum-v1", **size, runs=tmp_path, quiet=True)
     assert not list(tmp_path.rglob("config.json"))
 
 
-def test_the_bytes_are_those_of_the_arrays() -> None:
+def test_the_estimate_is_the_size_of_the_arrays() -> None:
     settings = make_settings("sac", "Pendulum-v1", capacity=1000, batch_size=10)
     refuse_too_large(settings, vectors(17, 6), 1, memory=1000 * (17 + 6 + 2) * 4)
     with pytest.raises(SmrlError, match="lower --capacity"):

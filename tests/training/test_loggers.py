@@ -1,4 +1,4 @@
-"""Observers of a run's numbers: what they write, and that they never stop a run."""
+"""Loggers of a run's values: what they write, and that they never stop a run."""
 
 import errno
 import socket
@@ -14,10 +14,8 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import masked_crc32c
 
-from smrl.training import events as event_files
-from smrl.training import loggers as logs
-from smrl.training.events import EventFile
-from smrl.training.loggers import Curves
+from smrl.training import loggers as module
+from smrl.training.loggers import Loggers, TensorBoard
 
 
 def events(file: Path) -> list[Event]:
@@ -36,14 +34,14 @@ def files(folder: Path) -> list[Path]:
     return sorted((folder / "tensorboard").iterdir())
 
 
-def open_curves(folder: Path, messages: list[str], step: int = 0) -> Curves:
-    return Curves(folder, {}, step, None, messages.append)
+def open_loggers(folder: Path, messages: list[str], step: int = 0) -> Loggers:
+    return Loggers(folder, {}, step, None, messages.append)
 
 
-def test_an_event_file_holds_all_values_at_once(tmp_path: Path) -> None:
+def test_values_are_in_the_event_file_before_it_is_closed(tmp_path: Path) -> None:
     """Also before it is closed, so that TensorBoard shows what a run that is killed had reached."""
-    curves = open_curves(tmp_path, [], step=40)
-    curves.write("evaluation", 2**40, {"mean": 1.5, "sd": float("nan")})
+    loggers = open_loggers(tmp_path, [], step=40)
+    loggers.write("evaluation", 2**40, {"mean": 1.5, "sd": float("nan")})
     first, start, point = events(files(tmp_path)[0])
     assert first.file_version == "brain.Event:2"
     assert (start.step, start.session_log.status) == (40, SessionLog.START)
@@ -52,30 +50,30 @@ def test_an_event_file_holds_all_values_at_once(tmp_path: Path) -> None:
         "evaluation/mean": "1.5",
         "evaluation/sd": "nan",
     }
-    curves.close()
+    loggers.close()
 
 
-def test_a_clock_that_steps_back_changes_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_files_stay_in_order_if_the_clock_steps_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorBoard reads the files in the order of their names, and a new one must not overwrite another."""
     for number, now in enumerate((2e9, 2e9, 1e9)):
-        monkeypatch.setattr(event_files, "time", type("Clock", (), {"time": staticmethod(lambda now=now: now)}))
-        curves = open_curves(tmp_path, [], step=number)
-        curves.write("training", number + 1, {"loss": 0.0})
-        curves.close()
+        monkeypatch.setattr(module, "time", type("Clock", (), {"time": staticmethod(lambda now=now: now)}))
+        loggers = open_loggers(tmp_path, [], step=number)
+        loggers.write("training", number + 1, {"loss": 0.0})
+        loggers.close()
     assert [events(file)[1].step for file in files(tmp_path)] == [0, 1, 2]
 
 
-def test_a_full_disk_drops_tensorboard_with_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_drops_tensorboard_with_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[str] = []
-    curves = open_curves(tmp_path, messages)
+    loggers = open_loggers(tmp_path, messages)
 
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(EventFile, "_append", full)
+    monkeypatch.setattr(TensorBoard, "_append", full)
     for step in range(5):
-        curves.write("training", step, {"loss": 0.0})
-    curves.close()
+        loggers.write("training", step, {"loss": 0.0})
+    loggers.close()
     (message,) = messages
     assert message.startswith("TensorBoard ")
     assert "No space left on device" in message
@@ -85,9 +83,9 @@ def test_a_full_disk_drops_tensorboard_with_one_sentence(tmp_path: Path, monkeyp
 def test_a_folder_that_cannot_be_made_drops_tensorboard(tmp_path: Path) -> None:
     (tmp_path / "tensorboard").write_text("a file")
     messages: list[str] = []
-    curves = open_curves(tmp_path, messages)
-    curves.write("training", 1, {"loss": 0.0})
-    curves.close()
+    loggers = open_loggers(tmp_path, messages)
+    loggers.write("training", 1, {"loss": 0.0})
+    loggers.close()
     assert len(messages) == 1
 
 
@@ -108,29 +106,29 @@ class Third:
         raise ValueError("not closed")
 
 
-def test_an_observer_that_fails_is_dropped_and_the_others_are_not(tmp_path: Path) -> None:
+def test_only_the_logger_that_fails_is_dropped(tmp_path: Path) -> None:
     messages: list[str] = []
-    curves, third = open_curves(tmp_path, messages), Third()
-    curves.observers.insert(0, third)
+    loggers, third = open_loggers(tmp_path, messages), Third()
+    loggers.loggers.insert(0, third)
     for step in range(6):
-        curves.write("training", step, {"loss": 0.0})
-    curves.close()
+        loggers.write("training", step, {"loss": 0.0})
+    loggers.close()
     assert third.written == [0, 1, 2]
     assert len(messages) == 1
     assert [event.step for event in events(files(tmp_path)[0])[2:]] == list(range(6))
 
 
-def test_an_observer_that_cannot_be_closed_is_said(tmp_path: Path) -> None:
+def test_a_failure_to_close_a_logger_is_reported(tmp_path: Path) -> None:
     messages: list[str] = []
-    curves = open_curves(tmp_path, messages)
-    curves.observers.append(Third())
-    curves.close()
+    loggers = open_loggers(tmp_path, messages)
+    loggers.loggers.append(Third())
+    loggers.close()
     assert "not closed" in messages[0]
 
 
-def test_writing_an_event_file_takes_no_thread(tmp_path: Path) -> None:
+def test_event_files_are_written_without_a_thread(tmp_path: Path) -> None:
     before = threading.active_count()
-    open_curves(tmp_path, []).write("training", 1, {"loss": time.time()})
+    open_loggers(tmp_path, []).write("training", 1, {"loss": time.time()})
     assert threading.active_count() == before
 
 
@@ -160,24 +158,24 @@ def start_wandb(folder: Path, patch: pytest.MonkeyPatch, url: str, is_logged_in:
         patch.delenv(name, raising=False)
     fake, messages = FakeWandb(url, is_logged_in), list[str]()
     patch.setitem(sys.modules, "wandb", fake)
-    Curves(folder, {}, 0, "project", messages.append).close()
+    Loggers(folder, {}, 0, "project", messages.append).close()
     return fake.given["mode"], messages
 
 
-def test_wandb_without_login_is_offline_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_is_offline_without_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mode, messages = start_wandb(tmp_path, monkeypatch, "http://127.0.0.1:1", is_logged_in=False)
     assert mode == "offline"
     assert "nobody is logged in; use wandb login" in messages[0]
 
 
-def test_wandb_without_network_is_offline_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "REACH_SECONDS", 0.1)
+def test_wandb_is_offline_without_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 0.1)
     mode, messages = start_wandb(tmp_path, monkeypatch, "http://127.0.0.1:1", is_logged_in=True)
     assert mode == "offline"
     assert "127.0.0.1 does not answer" in messages[0]
 
 
-def test_wandb_that_can_be_reached_is_online(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_is_online_if_it_can_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         mode, messages = start_wandb(tmp_path, monkeypatch, url, is_logged_in=True)

@@ -1,4 +1,4 @@
-"""Episodes that never end: they can be limited, they are said, and signals are answered in them."""
+"""Endless episodes: limits, warnings and signals."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def test_a_limit_counts_environment_steps(repeat: int, agent_steps: int) -> None
     env.close()
 
 
-def test_a_limit_beyond_the_end_changes_nothing() -> None:
+def test_a_limit_above_the_length_of_an_episode_has_no_effect() -> None:
     env = make(TimeAsTermination, max_episode_steps=30)
     env.reset(0)
     ends = [env.step(np.zeros(1, np.float32))[2:] for _ in range(20)]
@@ -62,13 +62,13 @@ def test_training_evaluation_and_bias_are_limited(tmp_path: Path) -> None:
     assert "maxepisodesteps9" in str(run.path)
 
 
-def test_limits_are_counts() -> None:
+def test_a_limit_must_be_a_count() -> None:
     assert make_settings("sac", "Pendulum-v1").max_episode_steps is None
     with pytest.raises(SmrlError, match="max_episode_steps must be a whole number of at least 1 or None, not 0"):
         make_settings("sac", "Pendulum-v1", max_episode_steps=0)
 
 
-def test_a_run_from_before_the_setting_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_the_setting_is_continued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings: dict[str, Any] = {**SHORT, **SMALL, "runs": tmp_path}
     old = smrl.train("ddpg", "Pendulum-v1", **settings | {"steps": 30})
     file = old.path / "config.json"
@@ -80,7 +80,7 @@ def test_a_run_from_before_the_setting_is_found(tmp_path: Path, capsys: pytest.C
     assert "continuing at step 30" in capsys.readouterr().err
 
 
-def test_an_evaluation_without_end_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_evaluation_is_warned_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluator, "ENDLESS", 10)
     messages: list[str] = []
     endless, steps = Evaluator(partial(make, NeverEnds), 2, 0, notify=messages.append), list[int]()
@@ -106,7 +106,7 @@ class Signals(NeverEnds):
         return super().step(action)
 
 
-def test_a_signal_is_answered_while_an_episode_is_replayed(tmp_path: Path) -> None:
+def test_a_signal_stops_the_replay_of_an_episode(tmp_path: Path) -> None:
     settings: dict[str, Any] = {**SHORT, **SMALL, "eval_every": 1000, "steps": 300, "runs": tmp_path}
     Signals.when = 0
     smrl.train("ddpg", Signals, **settings, on_step=lambda run, step: step == 200)

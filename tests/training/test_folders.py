@@ -1,4 +1,4 @@
-"""Where a run is: relative to where it was started, moved elsewhere, and shown as it is called."""
+"""Folders of runs: relative, moved, and with unusual names."""
 
 import io
 import os
@@ -57,7 +57,7 @@ def test_a_moved_run_is_opened_evaluated_and_continued(tmp_path: Path, capsys: p
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_titles_and_sentences_with_brackets_are_shown_as_they_are(is_terminal: bool) -> None:
+def test_brackets_in_titles_and_messages_are_not_markup(is_terminal: bool) -> None:
     text = io.StringIO()
     console = Console(file=text, width=150, force_terminal=is_terminal, color_system=None, soft_wrap=True)
     with Board(quiet=False, console=console) as board:
@@ -71,7 +71,7 @@ def test_titles_and_sentences_with_brackets_are_shown_as_they_are(is_terminal: b
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_terminal_that_knows_only_ascii(is_terminal: bool) -> None:
+def test_a_terminal_with_ascii_only(is_terminal: bool) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
     console = Console(file=stream, width=60, force_terminal=is_terminal, color_system=None, soft_wrap=True)
     with Board(quiet=False, console=console) as board:

@@ -1,0 +1,186 @@
+"""The keywords of `smrl.train`. Generated from the dataclasses of settings by tests/test_keywords.py."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypedDict
+
+
+class Keywords(TypedDict, total=False):
+    """Settings, options and hyperparameters of a run."""
+
+    reuse: int | str
+    """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), or module:rule."""
+    seed: int
+    """Seed of all random numbers of the run."""
+    steps: int
+    """Environment steps to train for."""
+    warmup: int
+    """Environment steps before learning starts."""
+    warmup_actions: Literal["uniform", "policy"]
+    """Actions during the warm-up: uniformly random, or those of the untrained policy."""
+    batch_size: int
+    """Transitions per batch."""
+    fresh_batches: int
+    """Batches drawn from the replay memory per step (the update-to-data ratio G); each is updated on M times."""
+    gamma: float
+    """Discount factor."""
+    reward_scale: float
+    """Factor on the rewards that the agent learns from; evaluations report unscaled rewards."""
+    n_step: int
+    """Rewards in an n-step return."""
+    windows: Literal["partial", "full"]
+    """n-step returns at the end of an episode: shorten them (partial) or draw only complete ones (full)."""
+    envs: int
+    """Environments to collect from in parallel; steps are counted over all of them together."""
+    action_repeat: int
+    """Environment steps for which each action is repeated."""
+    max_episode_steps: int | None
+    """Environment steps after which an episode is truncated; by default only the environment's own limit applies."""
+    pad_observations: int | None
+    """Number of zeros to append to every observation; by default none."""
+    image_size: int | None
+    """Width and height in pixels of the images of dmc-pixels tasks and Atari games; by default 84."""
+    capacity: int
+    """Transitions that the replay memory holds."""
+    reset_every: int | None
+    """Environment steps between two resets of the agent, which keep the replay memory; by default there are none."""
+    eval_every: int
+    """Environment steps between two evaluations."""
+    eval_episodes: int
+    """Episodes of the greedy policy per evaluation."""
+    bias_every: int | None
+    """Environment steps between two measurements of the estimation bias, a multiple of eval_every; by default none."""
+    bias_original: bool
+    """Measure the estimation bias as the authors of REDQ did: temperature 0.2, normalised by at least 10."""
+    runs: str | Path
+    """Folder of all runs."""
+    threads: int | None
+    """Threads to compute with; by default one per core. A continued run keeps the number that it was started with."""
+    quiet: bool
+    """Print nothing but errors."""
+    checkpoint_seconds: float
+    """Seconds between two checkpoints."""
+    max_minutes: float | None
+    """Minutes after which the run is saved and stopped; the same command continues it. By default there is no limit."""
+    stop_at: float | None
+    """Mean return of an evaluation at which the run is saved and stopped; by default none."""
+    wandb: str | None
+    """Weights & Biases project to log to; by default none."""
+    activation: Literal["relu", "leaky-relu", "elu", "gelu", "silu", "tanh"]
+    """Nonlinearity between the layers of all networks."""
+    learning_rate: float
+    """Learning rate of Adam, for every network whose rate is not set by a more specific flag."""
+    learning_rate_factor: float
+    """Factor on all learning rates; 10 with reuse 1 is SAC-LR of the paper."""
+    adam_beta1: float
+    """Adam's decay rate of the mean of the gradients."""
+    adam_beta2: float
+    """Adam's decay rate of the mean of the squared gradients."""
+    adam_epsilon: float
+    """Adam's constant in the denominator."""
+    weight_decay: float
+    """Multiple of the parameters that is added to the gradients of actor and critics (L2 regularisation)."""
+    gradient_clip: float | None
+    """Largest norm of the gradient of the actor, and of all critics together; by default it is not clipped."""
+    actor_hidden: Sequence[int]
+    """Sizes of the actor's hidden layers. Not for dqn."""
+    critic_hidden: Sequence[int]
+    """Sizes of each critic's hidden layers. Not for dqn."""
+    initialisation: Literal["torch", "small-last", "xavier", "orthogonal"]
+    """Initial weights: PyTorch's default; that with critics near 0; Xavier or orthogonal ones with zero biases. Not for
+    drqv2, dqn."""
+    actor_learning_rate: float | None
+    """Learning rate of the actor; by default that of learning_rate. Not for drqv2, dqn."""
+    critic_learning_rate: float | None
+    """Learning rate of the critics; by default that of learning_rate. Not for drqv2, dqn."""
+    tau: float
+    """Share of the network's weights in every soft update of its target network. Not for dqn."""
+    exploration_noise: float
+    """Standard deviation of the Gaussian exploration noise, in actions scaled to [-1, 1]. Not for drqv2, dqn."""
+    layer_norm: bool
+    """Layer normalisation in the critics; with dropout this is DroQ. Not for drqv2, dqn."""
+    dropout: float
+    """Dropout rate in the critics and their target networks; DroQ uses 0.01. Not for drqv2, dqn."""
+    target_noise: float
+    """Standard deviation of the noise on the target policy's actions (target policy smoothing). Only for td3, darc."""
+    noise_clip: float
+    """Bound of the noise on the target policy's actions. Only for td3, darc, drqv2."""
+    delay: int
+    """Learning steps between two updates of the actor and the target networks. Only for td3."""
+    temperature: Literal["auto"] | float
+    """Weight α of the entropy: a number, or auto to learn it, starting at 1. Only for sac, tqc, redq, sac_pixels."""
+    temperature_learning_rate: float | None
+    """Learning rate of the temperature; by default that of learning_rate. Only for sac, tqc, redq, sac_pixels."""
+    temperature_loss: Literal["alpha", "log-alpha"]
+    """What the temperature's loss multiplies the missing entropy by: α, or log α. Only for sac, tqc, redq,
+    sac_pixels."""
+    target_entropy: float | None
+    """Target entropy of the temperature; by default minus the number of action dimensions. Only for sac, tqc, redq,
+    sac_pixels."""
+    log_std_min: float
+    """Lower bound of the logarithm of the policy's standard deviation. Only for sac, tqc, redq, sac_pixels."""
+    log_std_max: float
+    """Upper bound of the logarithm of the policy's standard deviation. Only for sac, tqc, redq, sac_pixels."""
+    log_prob_floor: float
+    """Number ε in log(1 - a² + ε) of the policy's log-probability; 0 stands for the exact, stable form. Only for sac,
+    tqc, redq, sac_pixels."""
+    exploration: Literal["sample", "mean-plus-noise"]
+    """Actions while training: samples of the policy, or its mean plus Gaussian noise as in the authors' code. Only for
+    sac, tqc, redq, sac_pixels."""
+    target_interval: int
+    """Learning steps between two soft updates of the target critics; at such a step every reuse makes one. Only for
+    sac."""
+    nu: float
+    """Weight ν of the smaller of the two actors' values in the target. Only for darc."""
+    regularisation: float
+    """Weight λ of the squared difference of the two critics in their losses. Only for darc."""
+    acting: Literal["best-of-four", "own-critic"]
+    """Choose between the actors' actions by both critics (pseudo-code) or by each actor's critic (authors' code). Only
+    for darc."""
+    critics: int
+    """Number of critics. Only for tqc, redq."""
+    atoms: int
+    """Quantiles (atoms) of each critic. Only for tqc."""
+    dropped: int
+    """Number of largest atoms that the target leaves out, per critic. Only for tqc."""
+    huber: float
+    """Error κ above which the quantile Huber loss is linear. Only for tqc."""
+    order: Literal["critics-first", "together", "actor-first"]
+    """Order of the steps of an update: the actor under the new critics; all gradients before any step; or temperature,
+    actor, critics, as in the pseudo-code. Only for tqc, redq."""
+    subset: int
+    """Number of critics drawn at random for every target. Only for redq."""
+    critic_loss: Literal["sum", "mean"]
+    """Loss of the critics: the sum of their squared errors, or the mean as in the authors' code. Only for redq."""
+    first_temperature: float | None
+    """Temperature in use until it is learned for the first time; by default 1, from where it is learned. Only for
+    redq."""
+    filters: Sequence[int]
+    """Filters of the convolutions. Only for sac_pixels, drqv2, dqn."""
+    kernels: Sequence[int]
+    """Sides of the convolutions' kernels, in pixels. Only for sac_pixels, drqv2, dqn."""
+    strides: Sequence[int]
+    """Strides of the convolutions, in pixels. Only for sac_pixels, drqv2, dqn."""
+    augmentation: Literal["none", "reuse", "batch"]
+    """Random shifts of the images: none, drawn anew in every reuse of a batch, or the same in all its reuses. Only for
+    sac_pixels, drqv2."""
+    shift: int
+    """Pixels by which a random shift moves an image at most, in each direction. Only for sac_pixels, drqv2."""
+    features: int
+    """Features that the encoder makes of an image. Only for sac_pixels, drqv2."""
+    first_noise: float
+    """Standard deviation of the exploration noise at the first step. Only for drqv2."""
+    last_noise: float
+    """Standard deviation of the exploration noise once it has fallen. Only for drqv2."""
+    noise_steps: int
+    """Agent steps in which the exploration noise falls. Only for drqv2."""
+    learn_every: int
+    """Agent steps per learning step. Only for drqv2, dqn."""
+    hidden: Sequence[int]
+    """Sizes of the hidden layers, behind the convolutions where there are images. Only for dqn."""
+    target_every: int
+    """Agent steps between two copies of the network to the target network, a multiple of learn_every. Only for dqn."""
+    epsilon: float
+    """Probability ε of a random action, once it has fallen from 1. Only for dqn."""
+    epsilon_steps: int | None
+    """Agent steps in which ε falls from 1; by default a tenth of those that steps makes. Only for dqn."""

@@ -1,4 +1,4 @@
-// Fills the page from its data.
+// Fills the page from its data block.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const state = { axis: "steps", bands: true, seeds: false, hidden: new Set() };
@@ -24,8 +24,9 @@ function show(name, grids, form) {
 
 place("lead").append(data.lead);
 place("foot").append(data.foot);
+place("dashed").hidden = data.sources.length === 0;
 place("problems").hidden = data.problems.length === 0;
-place("problems").querySelector("ul").append(...data.problems.map((sentence) => make("li", {}, sentence)));
+place("problems").querySelector("ul").append(...data.problems.map((message) => make("li", {}, message)));
 
 const panels = data.panels.map((panel, index) => makePanel(withBands(panel), state, index));
 place("panels").append(...panels.map((panel) => panel.holder));

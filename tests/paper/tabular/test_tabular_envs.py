@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 
 import smrl.paper.tabular  # noqa: F401 - registers the ids
 from smrl.errors import SmrlError
-from smrl.paper.tabular.cliffwalking import NO_LIMIT, CliffWalking, cliffwalking_task
+from smrl.paper.tabular.grid_world import NO_LIMIT, CliffWalking, TableEnv, cliffwalking_task
 from smrl.paper.tabular.maze import (
     BITS,
     MOVES,
@@ -24,7 +24,6 @@ from smrl.paper.tabular.maze import (
     open_passages,
     reachable,
 )
-from smrl.paper.tabular.table_env import TableEnv
 
 UP, RIGHT, DOWN, LEFT = range(4)
 NORTH, SOUTH, EAST, WEST = range(4)
@@ -188,7 +187,7 @@ def test_the_number_and_places_of_portals(size: int, pairs: int) -> None:
 
 def test_portals_that_cut_cells_off_are_drawn_again_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     assert generate(20, portals=199).portals.shape == (199, 2)  # on every free cell
-    monkeypatch.setattr("smrl.paper.tabular.maze.DRAWS", 1)
+    monkeypatch.setattr("smrl.paper.tabular.maze.MAX_DRAWS", 1)
     with pytest.raises(SmrlError, match=r"cut off cells of maze \d+: ask for fewer"):
         [generate(3, seed=seed) for seed in range(500)]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from smrl.errors import SmrlError
-from smrl.report.statistics import (
+from smrl.statistics import (
     area_under_curve,
     bootstrap_interval,
     iqm,

@@ -137,8 +137,8 @@ def return_at(step: float, steps: ArrayLike, returns: ArrayLike) -> Array:
         return np.full(values.shape[:-1], np.nan)
     right = int(np.searchsorted(axis, step))
     left = max(right - 1, 0)
-    share = (step - axis[left]) / (axis[right] - axis[left]) if right else 0.0
-    return np.asarray((1 - share) * values[..., left] + share * values[..., right])
+    weight = (step - axis[left]) / (axis[right] - axis[left]) if right else 0.0
+    return np.asarray((1 - weight) * values[..., left] + weight * values[..., right])
 
 
 def area_under_curve(steps: ArrayLike, returns: ArrayLike) -> Array:

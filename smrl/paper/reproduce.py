@@ -64,6 +64,8 @@ class Options:
     """Run a figure or a table of the paper; show its numbers beside ours.
 
     The same command resumes where it was stopped; finished runs are skipped.
+
+    q-smr, theory and batch-fit have their own flags: smrl reproduce NAME --help.
     """
 
     name: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = ()

@@ -209,12 +209,12 @@ def scaled(settings: Settings[Any], scale: float) -> Settings[Any]:
     if scale == 1:
         return settings
 
-    def share(steps: int) -> int:
+    def scaled_steps(steps: int) -> int:
         return max(1, round(steps * scale / settings.action_repeat)) * settings.action_repeat
 
     eval_every = math.ceil(settings.steps * scale / EVALUATIONS / settings.action_repeat) * settings.action_repeat
     steps = EVALUATIONS * eval_every
-    warmup = min(share(settings.warmup), steps - 1)
+    warmup = min(scaled_steps(settings.warmup), steps - 1)
     hyper = settings.hyper
     counted = {name: max(1, round(getattr(hyper, name) * scale)) for name in IN_STEPS if hasattr(hyper, name)}
     return dataclasses.replace(
@@ -223,7 +223,7 @@ def scaled(settings: Settings[Any], scale: float) -> Settings[Any]:
         warmup=warmup,
         eval_every=eval_every,
         bias_every=None if settings.bias_every is None else eval_every,
-        reset_every=None if settings.reset_every is None else share(settings.reset_every),
+        reset_every=None if settings.reset_every is None else scaled_steps(settings.reset_every),
         reuse=_scaled_rule(settings, scale, warmup),
         hyper=dataclasses.replace(hyper, **counted),
     )

@@ -137,7 +137,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in BUILT_IN if name 
 
 
 @pytest.mark.parametrize("name", ["sac", *SLOW])
-def test_without_a_future_the_target_is_the_reward(name: str) -> None:
+def test_target_without_discount_is_the_reward(name: str) -> None:
     """So the change of Q follows from TD errors alone: no update and no random number changes this target."""
     algorithm, state = made(name)
     batch = without_future(random_transitions(1))

@@ -16,7 +16,7 @@ UPDATES = (0, 1, 20)
 
 
 def fit(left: float, seed: int = 0, step: int = 1000, batches: int = 2, **changes: Any) -> Fit:
-    """A run whose batches keep this share of their error per 20 updates; the errors themselves differ."""
+    """Return a run whose batches keep this fraction of their error after 20 updates; the errors themselves differ."""
     settings = {"algorithm": "sac", "env": "Ant-v4", "reuse": "10", "seed": seed, "steps": 5000, "tau": 0.005}
     shares = 1 - (1 - left) * np.array(UPDATES)[:, None] / 20 * np.array([1.0, 0.5, 0.25, -1.0])
     errors = np.stack([(batch + 1) * shares for batch in range(batches)])

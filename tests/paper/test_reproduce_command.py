@@ -38,7 +38,7 @@ def test_refused(words: tuple[str, ...], message: str, capsys: pytest.CaptureFix
     assert message in refused(capsys, *words)
 
 
-def test_a_study_from_end_to_end(
+def test_study_from_end_to_end(
     capsys: pytest.CaptureFixture[str], in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in list(STUDIES):

@@ -42,7 +42,7 @@ def test_returns_beside_the_paper(tmp_path: Path) -> None:
     assert "0.5 of the paper's steps" in small.note
 
 
-def test_ratios_both_ways(tmp_path: Path) -> None:
+def test_ratio_of_means_and_mean_of_ratios(tmp_path: Path) -> None:
     for env, base, more in (("dmc/cheetah-run", 100.0, 300.0), ("dmc/fish-swim", 300.0, 300.0)):
         for reuse, value in (("1", base), ("10", more)):
             write(tmp_path, {500_000: value}, reuse=reuse, **DMC | {"env": env})

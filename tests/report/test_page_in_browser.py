@@ -134,7 +134,7 @@ def test_dragging_zooms_and_a_double_click_zooms_out(page: Any) -> None:
     soon(lambda: not zoom_out.is_visible())
 
 
-def test_the_keyboard_moves_and_zooms(page: Any) -> None:
+def test_keyboard_moves_and_zooms(page: Any) -> None:
     before = axis(page)
     panel(page).locator("svg.plot").focus()
     page.keyboard.press("ArrowRight")
@@ -146,7 +146,7 @@ def test_the_keyboard_moves_and_zooms(page: Any) -> None:
     soon(lambda: axis(page) == before)
 
 
-def test_the_axis_can_be_hours(page: Any) -> None:
+def test_axis_in_hours(page: Any) -> None:
     page.get_by_role("radio", name="hours").check()
     soon(lambda: "hours of training" in axis(page))
     soon(lambda: panel(page).locator("path.mean").count() == 2)

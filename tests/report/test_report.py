@@ -92,7 +92,7 @@ def test_curves_join_the_steps_that_all_seeds_have() -> None:
     assert ten.mean.tolist() == [-695.0, -200.0, -200.0]
 
 
-def test_one_seed_has_no_deviation() -> None:
+def test_single_seed_has_no_deviation() -> None:
     (curve,) = curves([record([(1000, -5.0), (2000, -4.0)])])
     assert np.isnan(curve.sd).tolist() == [True, True], "not 0: the spread over seeds is unknown"
 

@@ -4,21 +4,21 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const state = { axis: "steps", bands: true, seeds: false, hidden: new Set() };
 const place = (name) => document.getElementById(name);
 
-function table(grid) {
-  const kind = (index) => (grid.left.includes(grid.columns[index]) ? "words" : "");
+function table(content) {
+  const kind = (index) => (content.left.includes(content.columns[index]) ? "words" : "");
   const cell = (name) => (text, index) => make(name, { class: kind(index) + (text.length > 60 ? " long" : "") }, text);
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": grid.title }, make("table", {},
-    make("thead", {}, make("tr", {}, ...grid.columns.map(cell("th")))),
-    make("tbody", {}, ...grid.rows.map((row) => make("tr", {}, ...row.map(cell("td")))))));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": content.title }, make("table", {},
+    make("thead", {}, make("tr", {}, ...content.columns.map(cell("th")))),
+    make("tbody", {}, ...content.rows.map((row) => make("tr", {}, ...row.map(cell("td")))))));
 }
 
 // Puts tables into a section: below headings, or folded.
-function show(name, grids, form) {
-  if (grids.length) place(name).hidden = false;
-  for (const grid of grids) {
-    const parts = [table(grid), ...(grid.note ? [make("p", { class: "hint" }, grid.note)] : [])];
-    if (form === "folded") place(name).append(make("details", { class: "fold" }, make("summary", {}, `${grid.title} (${grid.rows.length})`), ...parts));
-    else place(name).append(...(form === "titled" ? [make("h3", {}, grid.title)] : []), ...parts);
+function show(name, tables, form) {
+  if (tables.length) place(name).hidden = false;
+  for (const content of tables) {
+    const parts = [table(content), ...(content.note ? [make("p", { class: "hint" }, content.note)] : [])];
+    if (form === "folded") place(name).append(make("details", { class: "fold" }, make("summary", {}, `${content.title} (${content.rows.length})`), ...parts));
+    else place(name).append(...(form === "titled" ? [make("h3", {}, content.title)] : []), ...parts);
   }
 }
 

@@ -53,7 +53,7 @@ def test_titles_of_panels() -> None:
     assert "successes only" in titles[2]
 
 
-def test_arrival_is_the_episode_after_the_last_failure_of_those_that_end_well() -> None:
+def test_arrivals() -> None:
     reached = np.array([[1, 1, 1, 1], [0, 1, 0, 1], [1, 1, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1]], bool)
     assert arrivals(reached).tolist() == [1, 4, 4]
 

@@ -66,17 +66,13 @@ class Report:
     rows: list[ResultRow]
     units: dict[str, float]  # the return that counts as a score of 1, by task
     aggregates: list[Aggregate]
+    hours: Hours
     published: Published | None
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Messages about excluded and truncated runs."""
         return self.excluded + self.truncated
-
-    @property
-    def hours(self) -> Hours:
-        """Hours of training by run."""
-        return {run.record.path: run.hours for run in self.runs}
 
 
 def make_report(folders: Iterable[Path], target: float | None = None, published: Published | None = None) -> Report:
@@ -93,12 +89,13 @@ def make_report(folders: Iterable[Path], target: float | None = None, published:
             return target
         return published.target(env) if published else np.nan
 
-    rows = summarise(curves([run.record for run in runs]), target_in, {run.record.path: run.hours for run in runs})
-    names = [row.name for row in rows]
+    hours = {run.record.path: run.hours for run in runs}
+    rows = summarise(curves([run.record for run in runs]), target_in, hours)
+    names = [row.name for row in rows]  # tasks follow the order of settings, which decides the bootstrap's draws
     envs = [row.curve.env for row in sorted(rows, key=lambda row: names.index(row.name)) if row.step]
     units = {env: unit for env in envs if (unit := _unit(env, published)) is not None}
     truncated = tuple(message for row in rows for message in _truncation(row))
-    return Report(tuple(runs), tuple(excluded), truncated, rows, units, aggregates(rows, units), published)
+    return Report(tuple(runs), tuple(excluded), truncated, rows, units, aggregates(rows, units), hours, published)
 
 
 def sections(report: Report) -> dict[str, list[TextTable]]:

@@ -21,7 +21,7 @@ from smrl.cli.parsing import out
 from smrl.errors import require
 from smrl.paper import tasks
 from smrl.report.figures import learning_curves
-from smrl.report.table import comparison_table
+from smrl.report.tables import comparison_table
 from smrl.runs.atomic import writing
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions

@@ -14,21 +14,17 @@ COMMANDS = {  # each is the module of its name in this package, with a function 
     "train": "train an algorithm, or continue its run",
     "compare": "train with several settings and seeds: a table and a picture",
     "sweep": "train all runs of a file, on this machine or on a cluster",
-    "reproduce": "run a figure or a table of the paper",
+    "reproduce": "run a figure, a table or the theorems of the paper",
     "report": "show runs in one page, with figures and tables",
-    "check": "tell whether runs learn as published",
-    "batch-fit": "measure how well M updates on one batch fit it",
     "evaluate": "measure the return of a trained policy",
     "play": "watch a trained policy in a window or as a video",
     "inspect": "tell what a run is, and whether its files are whole",
     "repair": "make a damaged run usable again",
     "list": "show algorithms, presets, environments and task lists",
     "check-env": "tell whether an environment is fit for training",
-    "tabular": "Q-learning and Q-SMR on CliffWalking and mazes",
-    "theory": "measure the paper's theorems on small problems",
 }
 
-TYPED = ("train", "compare", "batch-fit", "check-env")  # commands in which module:name is a module that the user knows
+TYPED = ("train", "compare", "reproduce", "check-env")  # commands in which module:name is a module that the user knows
 
 HELP = f"""\
 usage: smrl COMMAND …

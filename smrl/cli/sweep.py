@@ -11,7 +11,7 @@ from smrl.cli.failures import leave_if_failed
 from smrl.cli.flags import Flag, asks_for_help, names_before_flags, option_flags, read
 from smrl.cli.parsing import out
 from smrl.errors import require
-from smrl.report.table import comparison_table
+from smrl.report.tables import comparison_table
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions
 from smrl.studies import grid

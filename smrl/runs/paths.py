@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import filelock
 
@@ -22,8 +22,10 @@ from smrl.errors import SmrlError, require
 from smrl.runs import checkpoint, identity
 from smrl.runs.atomic import links, write_atomically, writing
 from smrl.runs.config import FORMAT, check_config, checksum, read_config
-from smrl.settings import Settings, names
-from smrl.types import Spec
+
+if TYPE_CHECKING:
+    from smrl.settings import Settings
+    from smrl.types import Spec
 
 CONFIG, EVALUATIONS, TRAINING = "config.json", "evaluations.csv", "training.csv"
 CHECKPOINT, TENSORBOARD, LOCK = "checkpoint", "tensorboard", ".lock"
@@ -36,9 +38,9 @@ class RunDirectory:
     path: Path
 
     @classmethod
-    def of(cls, settings: Settings[Any], runs: Path) -> "RunDirectory":
+    def of(cls, settings: "Settings[Any]", runs: Path) -> "RunDirectory":
         """Return the folder of the run with these settings, or the one that it will have."""
-        return cls(find(settings.to_json(), names(settings.algorithm), runs))
+        return cls(find(settings.to_json(), _defaults(settings), runs))
 
     @property
     def config(self) -> Path:
@@ -88,7 +90,7 @@ class RunDirectory:
         return read_config(self.config)
 
     def write_config(
-        self, settings: Settings[Any], spec: Spec, env_source: str | None, threads: int, platform: Mapping[str, Any]
+        self, settings: "Settings[Any]", spec: "Spec", env_source: str | None, threads: int, platform: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Write config.json and return its content; ``platform`` is what `smrl.runtime.platform_facts` returns."""
         config = {
@@ -104,9 +106,9 @@ class RunDirectory:
             write_atomically(self.config, content.encode())
         return dict(json.loads(content))
 
-    def check_same_run(self, config: Mapping[str, Any], settings: Settings[Any], env_source: str | None) -> None:
+    def check_same_run(self, config: Mapping[str, Any], settings: "Settings[Any]", env_source: str | None) -> None:
         """Refuse to continue a run that has other settings or another function as environment."""
-        same = identity.canonical(names(settings.algorithm) | identity.flat(config["settings"]))
+        same = identity.canonical(_defaults(settings) | identity.flat(config["settings"]))
         require(
             same == identity.canonical(settings.to_json()),
             f"{self.path} was just taken by a run with other settings; start the same command again.",
@@ -153,6 +155,12 @@ def find(settings: Mapping[str, Any], defaults: Mapping[str, Any], runs: Path) -
     slug, digits = identity.slug(settings, defaults), identity.digest(settings)
     new = chain((slug, f"{slug}-{digits}"), (f"{slug}-{digits}-{number}" for number in count(2)))
     return next(label for label in chain(labels, (place / name for name in new)) if is_free(label)) / seed
+
+
+def _defaults(settings: "Settings[Any]") -> dict[str, Any]:
+    from smrl.settings import names  # imported here because runs are read without what settings depend on
+
+    return names(settings.algorithm)
 
 
 def _stored_runs(

@@ -90,7 +90,7 @@ def test_what_it_cannot_learn(spec: Spec, message: str) -> None:
     ("hyper", "message"),
     [
         ({"target_every": 10}, "target_every must be a multiple of the 4 agent steps per learning step, not 10"),
-        ({"filters": (8, 8)}, "filters, kernels and strides must be as many, not 2, 3 and 3"),
+        ({"filters": (8, 8)}, "filters, kernels and strides must have the same length, not 2, 3 and 3"),
         ({"epsilon": 2.0}, r"epsilon must be a number in \[0, 1\]"),
     ],
 )

@@ -39,7 +39,7 @@ def test_updates_are_compiled_once(
     algorithm: str, env: str, settings: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     smrl.train(algorithm, env, **SHORT | settings, runs=tmp_path)
-    compiled = [record for record in caplog.records if "Finished XLA compilation of jit(learning)" in record.message]
+    compiled = [record for record in caplog.records if "Finished XLA compilation of jit(learn)" in record.message]
     assert [record.threadName for record in compiled] == ["compile"]
 
 

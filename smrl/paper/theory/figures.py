@@ -51,7 +51,7 @@ def draw_scaling(quantity: Literal["gamma", "rarest", "mixing"], finding: Findin
 
 
 def _curves(axes: Axes, finding: Finding) -> None:
-    """Lines with bands on logarithmic axes."""
+    """Draw lines with bands on logarithmic axes."""
     for line, colour in zip(finding.lines, COLOURS, strict=False):
         if line.low is not None and line.high is not None:
             axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)

@@ -1,4 +1,4 @@
-"""`smrl batch-fit`, as a user types it."""
+"""`smrl reproduce batch-fit` as a user types it."""
 
 import re
 from pathlib import Path
@@ -12,12 +12,13 @@ import smrl
 from smrl.cli.main import main
 from smrl.errors import SmrlError
 from smrl.paper import batch_fit as study
-from smrl.paper.batch_fit_table import FILE, read
+from smrl.paper.batch_fit import FILE, read
 from smrl.settings import RunOptions
 
 SMALL = ["--actor-hidden", "8", "--critic-hidden", "8", "--batch-size", "8"]
 SHORT = ["--warmup", "20", "--eval-every", "20", "--eval-episodes", "1", "--reuse", "1"]
-WORDS = ["batch-fit", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--updates", "3", "1", "--batches", "2", "--quiet"]
+FLAGS = [*SHORT, *SMALL, "--updates", "3", "1", "--batches", "2", "--quiet"]
+WORDS = ["reproduce", "batch-fit", "ddpg", "Pendulum-v1", *FLAGS]
 KEYWORDS: dict[str, Any] = {
     "reuse": 1,
     "warmup": 20,
@@ -31,7 +32,7 @@ KEYWORDS: dict[str, Any] = {
 
 
 def test_batch_fit(in_tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two seeds, two moments; what was measured is shown again at once; the runs are as if they were not measured."""
+    """Measure two seeds at two moments; a second call trains nothing, and measuring leaves the runs unchanged."""
     main([*WORDS, "--steps", "40", "60", "--seeds", "2"])
     text = capsys.readouterr().out
     runs = sorted(in_tmp_path.glob("runs/*/*/seed*"))
@@ -54,7 +55,7 @@ def test_batch_fit(in_tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     assert capsys.readouterr().out == text
 
 
-def test_a_run_that_is_further_is_measured_where_it_is(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_with_more_steps_is_measured_at_its_end(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trained = smrl.train("ddpg", "Pendulum-v1", steps=60, **KEYWORDS)
     main([*WORDS, "--steps", "30", "40", "--seeds", "1"])
     assert "step 60" in capsys.readouterr().out
@@ -62,21 +63,21 @@ def test_a_run_that_is_further_is_measured_where_it_is(in_tmp_path: Path, capsys
     assert fit.step == 60
 
 
-def test_an_environment_and_an_algorithm_of_ones_own(in_tmp_path: Path) -> None:
-    """A module of the working directory, as with smrl train."""
+def test_custom_environment_and_algorithm(in_tmp_path: Path) -> None:
+    """They come from a module in the working directory, as for smrl train."""
     (in_tmp_path / "mine_to_fit.py").write_text(
         "import gymnasium\n"
         "from smrl.algorithms.ddpg import ddpg\n"
         "def arm(render_mode=None):\n"
         "    return gymnasium.make('Pendulum-v1', render_mode=render_mode)\n"
     )
-    words = ["batch-fit", "mine_to_fit:ddpg", "mine_to_fit:arm", *WORDS[3:], "--steps", "40", "--seeds", "1"]
+    words = ["reproduce", "batch-fit", "mine_to_fit:ddpg", "mine_to_fit:arm", *FLAGS, "--steps", "40", "--seeds", "1"]
     code, text, errors = run(*words)
     assert code == 0, errors
     assert "mine_to_fit:ddpg, reuse 1, step 40: after 1 update" in text
 
 
-def test_all_moments_are_of_one_run(monkeypatch: pytest.MonkeyPatch, in_tmp_path: Path) -> None:
+def test_all_moments_belong_to_one_run(monkeypatch: pytest.MonkeyPatch, in_tmp_path: Path) -> None:
     """Also where a default depends on the steps, as the exploration of DQN does."""
     asked: list[Any] = []
 
@@ -84,9 +85,9 @@ def test_all_moments_are_of_one_run(monkeypatch: pytest.MonkeyPatch, in_tmp_path
         asked.extend([moments, *rest])
         raise SmrlError("enough.")
 
-    monkeypatch.setattr("smrl.cli.batch_fit.batch_fit", noted)
+    monkeypatch.setattr("smrl.paper.batch_fit.batch_fit", noted)
     with pytest.raises(SystemExit):
-        main(["batch-fit", "dqn", "X-v1", "--steps", "30000", "20000", "--seeds", "1", "--reuse", "1"])
+        main(["reproduce", "batch-fit", "dqn", "X-v1", "--steps", "30000", "20000", "--seeds", "1", "--reuse", "1"])
     moments, options, updates, batches = asked
     assert [[one.steps for one in several] for several in moments] == [[20000], [30000]]
     assert moments[0][0].hyper == moments[1][0].hyper
@@ -94,8 +95,8 @@ def test_all_moments_are_of_one_run(monkeypatch: pytest.MonkeyPatch, in_tmp_path
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "no algorithm": ((), "write smrl batch-fit ALGORITHM ENVIRONMENT"),
-    "no environment": (("sac",), "smrl batch-fit sac Hopper-v4"),
+    "no algorithm": ((), "write smrl reproduce batch-fit ALGORITHM ENVIRONMENT"),
+    "no environment": (("sac",), "smrl reproduce batch-fit sac Hopper-v4"),
     "two environments": (("sac", "Hopper-v4", "Ant-v4"), "ALGORITHM ENVIRONMENT, then the flags"),
     "no such algorithm": (("sca", "Hopper-v4"), "did you mean sac?"),
     "no such environment": (("sac", "Hoper-v4"), "did you mean Hopper-v4?"),
@@ -119,7 +120,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 def test_refused(case: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
     words, pattern = REFUSED[case]
     with pytest.raises(SystemExit) as stop:
-        main(["batch-fit", *words])
+        main(["reproduce", "batch-fit", *words])
     errors = capsys.readouterr().err
     assert stop.value.code == 2
     assert errors.startswith("smrl: ")

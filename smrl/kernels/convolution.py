@@ -88,8 +88,8 @@ def convolve_folded(x: Array, weights: Array, stride: int) -> Array:
     """
     kernel, height = len(weights), x.shape[1]
     rows, unused = divmod(height - kernel, stride)
-    # XLA's kernel for windows without padding can be four times slower, so that some is added below the image. It must
-    # not add a row of output, or that row is dropped.
+    # XLA's kernel for windows without padding can be four times slower, so that some is added below the image. Where
+    # this adds a row of output, the row is dropped.
     below = stride - unused - 1 or 1
     return convolve_by_xla(x, weights, stride, ((0, below), (0, 0)))[:, : rows + 1]
 

@@ -432,7 +432,8 @@ def tiny_darc(acting: Acting) -> Algorithm[DARCState]:
 def test_darc_acts_by_own_critic_or_by_the_best_of_four(q: list[list[float]], own: float, best: float) -> None:
     obs = np.ones((3, 1), np.float32)
     for acting, action in (("own-critic", own), ("best-of-four", best)):
-        chosen = tiny_darc(cast(Acting, acting)).exploit(hand_made(q), obs)
+        algorithm = tiny_darc(cast(Acting, acting))
+        chosen = algorithm.exploit(algorithm.policy_params(hand_made(q)), obs)
         np.testing.assert_allclose(chosen, np.full((3, 1), action), rtol=1e-5)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import gymnasium
 
-from smrl.envs.make import identify, make
+from smrl.envs.identify import identify
+from smrl.envs.make import make
 from smrl.settings import RunOptions
 from smrl.studies.presets import resolve
 from smrl.training.loop import Callbacks

@@ -16,16 +16,15 @@ from gymnasium.error import DependencyNotInstalled, Error, ResetNeeded
 from gymnasium.utils import seeding
 from gymnasium.utils.env_checker import check_env
 
-from smrl.envs.suites.bullet import registration
-from smrl.envs.suites.bullet.planar import PlanarEnv
-from smrl.envs.suites.bullet.registration import ANT, IDS
-from smrl.envs.suites.bullet.simulator import data_path, simulator
+from smrl.envs.suites import bullet
+from smrl.envs.suites.bullet.tasks import PlanarEnv
+from smrl.envs.suites.bullet.world import data_path, simulator
 from smrl.errors import SmrlError
 
 pytest.importorskip("pybullet_data", reason="needs the extra pybullet")
-registration.register()
+bullet.register()
 
-HOPPER, WALKER, CHEETAH = "HopperMuJoCoEnv-v0", "Walker2DMuJoCoEnv-v0", "HalfCheetahMuJoCoEnv-v0"
+IDS = HOPPER, WALKER, CHEETAH, ANT = tuple(bullet.TASKS)
 ROOT = ("ignore1", "ignore2", "ignore3"), ("ignorex", "ignorez", "ignorey")
 THIGH_LEG_FOOT = ["thigh_joint", "leg_joint", "foot_joint"]
 Step = tuple[np.ndarray, float, bool]
@@ -496,12 +495,12 @@ def test_unfit_options(options: dict[str, Any], message: str) -> None:
 
 def test_registration_is_done_once() -> None:
     specs = [gymnasium.spec(name) for name in IDS]
-    registration.register()  # would warn, and a warning is an error
+    bullet.register()  # would warn, and a warning is an error
     assert all(gymnasium.spec(name) is spec for name, spec in zip(IDS, specs, strict=True))
 
 
 def test_the_ids_are_known_without_importing_gymnasium() -> None:
-    code = "import sys\nfrom smrl.envs.suites.bullet.registration import IDS\nprint(*IDS, 'gymnasium' in sys.modules)"
+    code = "import sys\nfrom smrl.envs.suites.bullet import TASKS\nprint(*TASKS, 'gymnasium' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [*IDS, "False"]
 

@@ -16,7 +16,7 @@ HEAVY = ("ale_py", "dm_control", "gymnasium", "jax", "mujoco", "numpy", "pybulle
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_descriptions_name_what_is_there(family: str) -> None:
-    if not FAMILIES[family].is_there:
+    if not FAMILIES[family].is_installed:
         pytest.skip("is an extra")
     found = ids(family)
     assert len(set(found)) == len(found)

@@ -17,8 +17,8 @@ from gymnasium.utils.env_checker import check_env
 from smrl.envs import check as checking
 from smrl.envs.environment import EnvironmentFault
 from smrl.envs.make import make
-from smrl.envs.repeat import ActionRepeat
 from smrl.envs.suites import dmc
+from smrl.envs.wrappers import ActionRepeat
 from smrl.errors import SmrlError
 from smrl.studies.presets import resolve
 from smrl.types import Continuous
@@ -341,7 +341,7 @@ def test_what_cannot_be_drawn() -> None:
 @pytest.mark.skipif(not can_draw(), reason="no OpenGL")
 def test_pictures_are_made_without_a_word() -> None:
     code = """
-from smrl.envs import dmc
+from smrl.envs.suites import dmc
 env = dmc.make("dmc/walker-walk", render_mode="rgb_array")  # and not closed
 env.reset(seed=0)
 print(env.render().mean() > 10)
@@ -359,7 +359,7 @@ def test_training_needs_nothing_to_draw_with() -> None:
 def test_a_wrong_backend_is_named() -> None:
     code = """
 import sys
-from smrl.envs import dmc
+from smrl.envs.suites import dmc
 assert "dm_control" not in sys.modules
 try:
     dmc.make("dmc/walker-walk")
@@ -371,48 +371,6 @@ except dmc.SmrlError as error:
         "dm_control cannot be imported (RuntimeError: Environment variable MUJOCO_GL must be one of"
     )
     assert messages.endswith("choose another MUJOCO_GL than 'opengl': egl, osmesa, glfw or off\n")
-
-
-class Counting(broken_envs.Toy):
-    """Rewards 1, 2, 3, …; over at step ``at``."""
-
-    metadata = {"render_modes": [], "render_fps": 60}  # noqa: RUF012
-
-    def __init__(self, at: int, terminates: bool) -> None:
-        super().__init__(at)
-        self.terminates = terminates
-
-    def step(self, action: Any) -> Any:
-        assert self.steps < self.at
-        obs, *_ = super().step(action)
-        ends = (self.terminates, not self.terminates) if self.due else (False, False)
-        return obs, self.steps, *ends, {"step": self.steps}
-
-
-@pytest.mark.parametrize("terminates", [True, False])
-def test_actions_are_repeated(terminates: bool) -> None:
-    env = ActionRepeat(Counting(10, terminates), 4)
-    end = (terminates, not terminates)
-    for _ in range(2):
-        env.reset(seed=0)
-        assert env.frames == 0
-        steps = []
-        for _ in range(3):
-            *_, reward, terminated, truncated, info = env.step(np.zeros(1))
-            steps.append((reward, terminated, truncated, info))
-            assert env.frames == info["frames"]
-        assert steps == [
-            (1 + 2 + 3 + 4, False, False, {"step": 4, "frames": 4}),
-            (5 + 6 + 7 + 8, False, False, {"step": 8, "frames": 4}),
-            (9 + 10, *end, {"step": 10, "frames": 2}),
-        ]
-    assert env.metadata["render_fps"] == 15
-    assert env.unwrapped.metadata["render_fps"] == 60
-
-
-def test_a_repeat_of_none_is_refused() -> None:
-    with pytest.raises(SmrlError, match="an action is done at least once, not 0 times"):
-        ActionRepeat(broken_envs.Toy(), 0)
 
 
 def test_repeated_steps_are_the_frames_of_the_task() -> None:

@@ -14,8 +14,8 @@ import gymnasium
 import pytest
 from broken_envs import Toy
 
-from smrl.envs.make import identify, make
-from smrl.envs.source import digest
+from smrl.envs.identify import digest, identify
+from smrl.envs.make import make
 from smrl.errors import SmrlError
 
 NAMES = iter(f"identified_{number}" for number in range(10_000))
@@ -119,7 +119,7 @@ def test_without_source_the_compiled_code_counts() -> None:
 
 def test_the_digest_of_compiled_code_is_the_same_in_another_process() -> None:
     """Scripts that Python reads from a pipe have no source; the order of sets changes from process to process."""
-    program = f"from smrl.envs.make import identify\n{CLASS}\nprint(identify(Env))"
+    program = f"from smrl.envs.identify import identify\n{CLASS}\nprint(identify(Env))"
     messages = {
         subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, check=True).stdout
         for _ in range(4)
@@ -130,7 +130,7 @@ def test_the_digest_of_compiled_code_is_the_same_in_another_process() -> None:
 
 def test_a_function_of_the_running_script_is_named_main(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text("from smrl.envs.make import identify\ndef mine():\n  return 1\nprint(identify(mine))")
+    script.write_text("from smrl.envs.identify import identify\ndef mine():\n  return 1\nprint(identify(mine))")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     assert re.fullmatch(r"\('__main__:mine', '[0-9a-f]{16}'\)\n", done.stdout)
 
@@ -209,9 +209,7 @@ NAMELESS = [
 
 @pytest.mark.parametrize("env", NAMELESS, ids=lambda env: getattr(env, "__qualname__", type(env).__name__))
 def test_what_has_no_name_needs_one(env: Any) -> None:
-    with pytest.raises(
-        SmrlError, match=r'has no name by which its run could be found again: give it one by env_name="…"'
-    ):
+    with pytest.raises(SmrlError, match=r'has no name by which its run could be found again: pass env_name="…"'):
         identify(env)
     assert identify(env, "my-task") == ("my-task", None)
 
@@ -227,7 +225,7 @@ def test_a_name_is_not_doubted_by_a_digest() -> None:
         (Toy, "  ", "env_name must be a name"),
         (Toy, "a\nb", "env_name must be a name"),
         (Toy, 3, "env_name must be a name such as 'my-pendulum', not 3"),
-        (Toy, "Pendulum-v1", "env_name 'Pendulum-v1' is the id of another environment: choose a name of your own"),
+        (Toy, "Pendulum-v1", "env_name 'Pendulum-v1' is the id of another environment: choose a different name"),
         (Toy, "dmc/cheetah-run", "env_name 'dmc/cheetah-run' is the id of another environment"),
         (
             "Pendulum-v1",

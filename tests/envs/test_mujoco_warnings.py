@@ -76,7 +76,7 @@ def test_deprecated_models_write_no_file(env: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("env", ["lambda: Hinge(unstable=True)", "lambda: gymnasium.make('Hinge-v0', unstable=True)"])
 def test_unstable_simulations_are_told_once(env: str, tmp_path: Path) -> None:
-    assert messages(f"episodes({env})", tmp_path, "-W", "error") == f"{UNSTABLE} (said once per process)\n"
+    assert messages(f"episodes({env})", tmp_path, "-W", "error") == f"{UNSTABLE} (reported once per process)\n"
 
 
 def test_deprecations_are_told_to_whoever_asks(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ REJECTED = [
     (lambda: None, "must return a gymnasium.Env, it returned None"),
     (lambda size: Toy(size), "missing a required argument: 'size'"),
     (3, "not by 3"),
-    (Secretive, "Secretive fails to tell its spaces, by ZeroDivisionError: division by zero"),
+    (Secretive, "Secretive failed to return its spaces, with ZeroDivisionError: division by zero"),
     ("broken_envs:mak_toy", "the module 'broken_envs' has no 'mak_toy'; did you mean make_toy?"),
     ("broken_envs:LIMIT", "by a function that makes it, not by 50"),
     ("__main__:make_env", "make_env is not in the running program: move it into a module of its own"),

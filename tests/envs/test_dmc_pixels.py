@@ -14,9 +14,9 @@ from test_dmc import TASKS, python
 
 from smrl.envs.environment import Environment
 from smrl.envs.make import make
-from smrl.envs.repeat import ActionRepeat
-from smrl.envs.suites import dmc, pixels
-from smrl.envs.suites.pixels import Pixels
+from smrl.envs.suites import dmc
+from smrl.envs.suites.dmc import Pixels
+from smrl.envs.wrappers import ActionRepeat
 from smrl.errors import SmrlError
 from smrl.settings import make_settings
 from smrl.types import ArraySpec, Continuous
@@ -26,7 +26,7 @@ if importlib.import_module("dm_control._render").BACKEND is None:
 
 DIGEST = """
 import sys
-from test_pixels import digest
+from test_dmc_pixels import digest
 print(digest(sys.argv[1]))
 """
 
@@ -164,17 +164,17 @@ def test_the_size_is_a_setting() -> None:
 
 
 def test_images_are_not_padded() -> None:
-    message = "no zeros can be appended to the images that dmc-pixels/walker-walk observes"
+    message = "zeros cannot be appended to the images that dmc-pixels/walker-walk observes"
     with pytest.raises(SmrlError, match=message):
         make("dmc-pixels/walker-walk", pad_observations=3)
 
 
 DRAW = """
 import sys
-from smrl.envs import renderer
 from smrl.envs.make import make
+from smrl.envs.suites import dmc
 from smrl.errors import SmrlError
-renderer.PREFERRED = tuple(sys.argv[1:])
+dmc.RENDERERS = tuple(sys.argv[1:])
 make("dmc/walker-walk").reset(0)
 try:
     environment = make("dmc-pixels/walker-walk", image_size=32)
@@ -186,8 +186,8 @@ except SmrlError as error:
 
 
 def test_without_a_renderer_the_packages_are_named() -> None:
-    reason = r"no images can be drawn (RuntimeError: No OpenGL rendering backend is available.)"
-    advice = "install a renderer of the system (Debian: apt-get install libegl1 libgl1 libosmesa6)"
+    reason = "cannot draw images (RuntimeError: No OpenGL rendering backend is available.)"
+    advice = "install a system renderer (Debian: apt-get install libegl1 libgl1 libosmesa6)"
     done = python(DRAW)
     assert (done.stdout, done.stderr) == (f"{reason}: {advice}\n", "")
     done = python(DRAW, MUJOCO_GL="off")
@@ -202,7 +202,7 @@ def test_the_first_renderer_that_works_is_taken(tmp_path: Path) -> None:
 
 
 def test_the_sizes_are_drq_v2s() -> None:
-    assert (pixels.SIZE, pixels.STACK) == (84, 3)
+    assert (dmc.SIZE, dmc.STACK) == (84, 3)
     env: gymnasium.Env[Any, Any] = Pixels(dmc.make("dmc/walker-walk", render_mode="rgb_array"))
     assert env.observation_space.shape == (84, 84, 3)
     env.close()

@@ -19,7 +19,7 @@ from smrl.types import ArraySpec, Spec
 
 
 class Numbered(gymnasium.Env[Any, Any]):
-    """Images that are their own numbers; a life is lost in every fifth step, the game in the twelfth."""
+    """Images filled with their own number; every fifth step loses a life, the twelfth ends the game."""
 
     observation_space = gymnasium.spaces.Box(0, 255, (2, 3, 2), np.uint8)
     action_space = gymnasium.spaces.Discrete(2)
@@ -40,13 +40,13 @@ class Numbered(gymnasium.Env[Any, Any]):
 
 
 def frames(obs: np.ndarray) -> list[int]:
-    """The numbers of the images in a stack."""
+    """Return the numbers of the images in a stack."""
     numbers = obs[0, 0, ::2].tolist()
     np.testing.assert_array_equal(obs, np.concatenate([np.full((2, 3, 2), n, np.uint8) for n in numbers], axis=-1))
     return [int(number) for number in numbers]
 
 
-def test_a_stack_is_of_the_last_images_of_a_life() -> None:
+def test_stack_holds_the_last_images_of_a_life() -> None:
     environment = make(lambda: FrameStack(Numbered(), 3))
     assert environment.spec.obs == ArraySpec((2, 3, 6), "uint8", 3)
     assert Spec.from_json(environment.spec.to_json()) == environment.spec
@@ -63,14 +63,14 @@ def test_a_stack_is_of_the_last_images_of_a_life() -> None:
         assert ends[-1] == (True, False, True)
 
 
-def test_a_time_limit_ends_the_episode_whatever_else_does() -> None:
+def test_time_limit_ends_the_episode_despite_new_life() -> None:
     environment = make(lambda: TimeLimit(Numbered(), 5))
     environment.reset(0)
     ends = [(environment.step(np.array(0))[2:], environment.over) for _ in range(5)]
     assert ends[-2:] == [((False, False), False), ((True, True), True)]
 
 
-def test_observations_of_a_stack_do_not_change_later() -> None:
+def test_stacks_are_copies() -> None:
     environment = make(lambda: FrameStack(Image(), 2))
     seen = [environment.reset(1), *(environment.step(np.ones(1, np.float32))[0] for _ in range(3))]
     again = [environment.reset(1), *(environment.step(np.ones(1, np.float32))[0] for _ in range(3))]
@@ -79,8 +79,8 @@ def test_observations_of_a_stack_do_not_change_later() -> None:
 
 
 @pytest.mark.parametrize("options", [{"action_repeat": 2}, {"max_episode_steps": 50}])
-def test_a_stack_inside_other_wrappers_is_stored_as_a_whole(options: dict[str, int]) -> None:
-    """A wrapper around it may leave frames out, so that the next stack is not this one with a new frame."""
+def test_inner_stack_counts_as_one_image(options: dict[str, int]) -> None:
+    """An outer wrapper may skip frames, so that consecutive stacks do not share all frames but one."""
     assert make(lambda: FrameStack(Numbered(), 3), **options).spec.obs == ArraySpec((2, 3, 6), "uint8", 1)  # type: ignore[arg-type]
 
 
@@ -88,7 +88,7 @@ def test_vectors_are_not_stacks_of_images() -> None:
     assert Environment(FrameStack(Toy(), 3), "toy").spec.obs == ArraySpec((6,))
 
 
-def test_infos_that_are_none_say_nothing() -> None:
+def test_info_may_be_none() -> None:
     class Silent(Numbered):
         def step(self, action: Any) -> Any:
             return *super().step(action)[:4], None
@@ -101,7 +101,7 @@ def test_infos_that_are_none_say_nothing() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*WARN")  # that it is a wrapper
-def test_gymnasium_has_no_complaint() -> None:
+def test_gymnasium_checker_passes() -> None:
     check_env(FrameStack(Image(), 3), skip_render_check=True)
     spec = FrameStack(gymnasium.make("smrl.envs.suites.catch:smrl/Catch-v0"), 2).spec
     assert spec is not None
@@ -109,7 +109,7 @@ def test_gymnasium_has_no_complaint() -> None:
 
 
 class Counting(Toy):
-    """Rewards 1, 2, 3, …; over at step ``at``."""
+    """Rewards 1, 2, 3, …; the episode ends at step ``at``."""
 
     metadata = {"render_modes": [], "render_fps": 60}  # noqa: RUF012
 
@@ -125,7 +125,7 @@ class Counting(Toy):
 
 
 @pytest.mark.parametrize("terminates", [True, False])
-def test_actions_are_repeated(terminates: bool) -> None:
+def test_action_repeat_sums_rewards(terminates: bool) -> None:
     env = ActionRepeat(Counting(10, terminates), 4)
     end = (terminates, not terminates)
     for _ in range(2):
@@ -145,13 +145,13 @@ def test_actions_are_repeated(terminates: bool) -> None:
     assert env.unwrapped.metadata["render_fps"] == 60
 
 
-def test_a_repeat_of_none_is_refused() -> None:
+def test_action_repeat_must_be_positive() -> None:
     with pytest.raises(SmrlError, match="an action is done at least once, not 0 times"):
         ActionRepeat(Toy(), 0)
 
 
 class Square(gymnasium.Env[Any, Any]):
-    """Observes integers on two axes; keeps the arrays that it returned."""
+    """Observe integers on two axes."""
 
     observation_space = Box(-5, 7, (2, 3), np.int64)
     action_space = Box(-1, 1, (1,), np.float32)
@@ -164,8 +164,8 @@ class Square(gymnasium.Env[Any, Any]):
         return -np.ones((2, 3), np.int64), 1.0, False, True, {}
 
 
-def test_the_papers_ant_observes_111_numbers() -> None:
-    """27 as Ant-v4 has them, then the 84 contact forces of Ant-v2, which were always zero."""
+def test_padded_ant_observes_111_numbers() -> None:
+    """27 numbers of Ant-v4, then 84 contact forces of Ant-v2, which were always zero."""
     padded, bare = make("Ant-v4", pad_observations=84), make("Ant-v4")
     assert (bare.spec.obs.shape, padded.spec.obs.shape) == ((27,), (111,))
     assert padded.spec.action == bare.spec.action
@@ -180,7 +180,7 @@ def test_the_papers_ant_observes_111_numbers() -> None:
     bare.close()
 
 
-def test_any_box_is_padded_behind_its_numbers() -> None:
+def test_padding_flattens_boxes() -> None:
     env = append_zeros(Square(), 2)
     assert env.observation_space == Box(np.array([-5] * 6 + [0, 0]), np.array([7] * 6 + [0, 0]), dtype=np.int64)
     assert env.observation_space.contains(env.reset(seed=0)[0])
@@ -191,7 +191,7 @@ def test_any_box_is_padded_behind_its_numbers() -> None:
     assert (obs.tolist(), reward, terminated, truncated) == ([-1] * 6 + [0, 0], 1.0, False, True)
 
 
-def test_padding_is_said_and_comes_after_flattening() -> None:
+def test_padding_follows_flattening_and_leaves_a_note() -> None:
     environment = make(broken_envs.Entries, action_repeat=2, max_episode_steps=5, pad_observations=3)
     bare = make(broken_envs.Entries, action_repeat=2, max_episode_steps=5)
     assert environment.notes == (*bare.notes, "3 zeros are appended to the observations of Entries")
@@ -199,7 +199,7 @@ def test_padding_is_said_and_comes_after_flattening() -> None:
     assert make(Square).notes == ()
 
 
-def test_a_wrapped_environment_can_be_made_again_from_its_spec() -> None:
+def test_padded_spec_makes_the_same_environment() -> None:
     env = append_zeros(gymnasium.make("Pendulum-v1"), 4)
     assert env.spec is not None
     again = gymnasium.make(env.spec)
@@ -208,7 +208,7 @@ def test_a_wrapped_environment_can_be_made_again_from_its_spec() -> None:
     again.close()
 
 
-def test_images_are_not_padded() -> None:
+def test_images_cannot_be_padded() -> None:
     closed: list[bool] = []
 
     class Pictures(broken_envs.Image):
@@ -221,7 +221,7 @@ def test_images_are_not_padded() -> None:
 
 
 @pytest.mark.parametrize("kind", [broken_envs.NanObservation, broken_envs.WrongKind, broken_envs.Raises])
-def test_faults_are_still_one_sentence(kind: Any) -> None:
+def test_fault_messages_with_padding(kind: Any) -> None:
     environment = make(kind, pad_observations=3)
     environment.reset(0)
     with pytest.raises(EnvironmentFault, match=kind.__name__) as caught:  # noqa: PT012

@@ -257,9 +257,7 @@ def test_lqr_bounds_contain_optimal_actions(task: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:The 'warn' function is deprecated")  # by which dm_control logs
 @pytest.mark.parametrize("value", [np.nan, 1e30])
-def test_invalid_states_raise_as_dm_control(
-    value: float, in_tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_invalid_states_raise_as_dm_control(value: float, in_tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ours: Any = dmc.make("dmc/lqr-lqr_2_1")
     bare = simulator("lqr", "lqr_2_1")
     ours.reset(seed=0)

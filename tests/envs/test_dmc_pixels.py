@@ -51,15 +51,14 @@ def test_observations_are_stacks_of_three_images() -> None:
     assert environment.spec.obs == ArraySpec((84, 84, 9), "uint8", 3)
     assert isinstance(environment.spec.action, Continuous)
     assert environment.spec.action.size == 2
-    draw = bare.camera(84, shadows=False)  # type: ignore[attr-defined]
-    bare.reset(seed=5)
-    images = [draw()] * 3
+    drawn = Pixels(bare)
+    images = [drawn.reset(seed=5)[0]] * 3
     np.testing.assert_array_equal(environment.reset(5), np.concatenate(images, axis=-1))
     assert images[0].std() > 10
     for action in environment.spec.action.random(np.random.default_rng(0), 10):
         obs, reward, *_ = environment.step(action)
         rewards = [float(bare.step(action)[1]) for _ in range(2)]
-        images.append(draw())
+        images.append(drawn.observation(None))
         np.testing.assert_array_equal(obs, np.concatenate(images[-3:], axis=-1))
         assert reward == sum(rewards)
     assert len({image.tobytes() for image in images}) == 11

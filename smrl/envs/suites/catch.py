@@ -6,6 +6,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from smrl.envs.wrappers import Reset, Step
+
 SIZE = 10  # pixels in each direction
 ZOOM = 16  # magnification of rendered pictures
 BRIGHT = 255
@@ -26,15 +28,13 @@ class Catch(gymnasium.Env[np.ndarray, Any]):
         self.render_mode = render_mode
         self._row = self._column = self._paddle = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
         """Drop a ball."""
         super().reset(seed=seed)
         self._row, self._column, self._paddle = 0, int(self.np_random.integers(SIZE)), SIZE // 2
         return self._image(), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> Step:
         """Move the paddle and let the ball fall by one pixel."""
         move = int(action) - 1 if isinstance(self.action_space, Discrete) else round(float(action[0]))
         self._paddle = min(max(self._paddle + move, 0), SIZE - 1)

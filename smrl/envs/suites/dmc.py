@@ -15,13 +15,14 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
+from smrl.envs.wrappers import Reset, Step
 from smrl.errors import SmrlError, nearest
 from smrl.plugins import in_words
 
@@ -90,9 +91,7 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
             kwargs={"domain": domain, "task": task, "width": width, "height": height, "camera": camera},
         )
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
         """Start an episode; without a seed, continue the random numbers of the last one."""
         super().reset(seed=seed)
         if seed is None and not self._is_seeded:
@@ -105,7 +104,7 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
         self._frames_left = self._limit
         return _flat(entries), {}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> Step:
         """Simulate one frame as dm_control's environment does, without its bookkeeping."""
         if not self._frames_left:
             raise gymnasium.error.ResetNeeded("the episode is over or none has begun: call reset")
@@ -119,27 +118,6 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
         self._frames_left = self._frames_left - 1 if discount is None else 0
         terminated = discount == 0
         return obs, reward, terminated, not (terminated or self._frames_left), {}
-
-    def camera(self, size: int, shadows: bool) -> Callable[[], np.ndarray]:
-        """Return a function that draws the current state in ``size`` × ``size`` pixels as a new array.
-
-        Without shadows edges are not smoothed either. The first camera of a task decides on both.
-        """
-        visual = self._physics.model.vis
-        visual.global_.offwidth = max(visual.global_.offwidth, size)
-        visual.global_.offheight = max(visual.global_.offheight, size)
-        if not shadows:
-            visual.quality.shadowsize = visual.quality.offsamples = 0
-        engine, place = importlib.import_module("dm_control.mujoco.engine"), self._picture["camera_id"]
-        try:
-            # `Physics.render` would create a new camera each time, which takes as long as drawing.
-            camera = engine.Camera(self._physics, size, size, place)
-            camera.render()
-        except Exception as error:
-            chosen = os.environ.get(RENDERER)
-            advice = f"choose another {RENDERER} than {chosen!r}, or " if chosen else ""
-            raise SmrlError(f"cannot draw images ({in_words(error)}): {advice}{INSTALL_RENDERER}") from error
-        return lambda: camera.render().copy()
 
     def render(self) -> Any:
         """Return an image of the current state."""
@@ -161,14 +139,27 @@ class Pixels(gymnasium.ObservationWrapper[Any, Any, Any], gymnasium.utils.Record
     def __init__(self, env: gymnasium.Env[Any, Any], size: int = SIZE, shadows: bool = False) -> None:
         gymnasium.utils.RecordConstructorArgs.__init__(self, size=size, shadows=shadows)
         super().__init__(env)
+        self.observation_space = Box(0, 255, (size, size, 3), np.uint8)
         task: Any = env.unwrapped
         assert isinstance(task, DmControl)
-        self._draw = task.camera(size, shadows)
-        self.observation_space = Box(0, 255, (size, size, 3), np.uint8)
+        visual = task._physics.model.vis
+        visual.global_.offwidth = max(visual.global_.offwidth, size)
+        visual.global_.offheight = max(visual.global_.offheight, size)
+        if not shadows:
+            visual.quality.shadowsize = visual.quality.offsamples = 0
+        engine = importlib.import_module("dm_control.mujoco.engine")
+        try:
+            # `Physics.render` would create a new camera for each image, which takes as long as drawing.
+            self._camera = engine.Camera(task._physics, size, size, task._picture["camera_id"])
+            self._camera.render()
+        except Exception as error:
+            chosen = os.environ.get(RENDERER)
+            advice = f"choose another {RENDERER} than {chosen!r}, or " if chosen else ""
+            raise SmrlError(f"cannot draw images ({in_words(error)}): {advice}{INSTALL_RENDERER}") from error
 
     def observation(self, observation: Any) -> np.ndarray:
-        """Return an image of the current state."""
-        return self._draw()
+        """Return an image of the current state as a new array."""
+        return self._camera.render().copy()
 
 
 def _flat(entries: dict[str, Any]) -> np.ndarray:

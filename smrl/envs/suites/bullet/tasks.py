@@ -12,6 +12,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box
 
 from smrl.envs.suites.bullet.world import SURFACE, TIME_STEP, View, World, simulator
+from smrl.envs.wrappers import Reset, Step
 from smrl.errors import SmrlError, nearest, require
 
 START = 0.1  # each joint starts within ± this, in radians or metres
@@ -105,9 +106,7 @@ class LocomotionEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             raise ResetNeeded("there is no world before reset() and after close(): call reset()")
         return self._world
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
         """Start an episode with the joints at rest near their loaded positions."""
         super().reset(seed=seed)
         if self._world is None:
@@ -170,7 +169,7 @@ class PlanarEnv(LocomotionEnv):
             self.ground = self.robot.friction
         self._x = 0.0
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> Step:
         """Apply torques for 0.0165 seconds."""
         square = self._act(action)
         before, self._x = self._x, self.world.torso_position()[0]
@@ -219,7 +218,7 @@ class AntEnv(LocomotionEnv):
         self.repair_progress = repair_progress
         self._distance = self._raised = 0.0
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> Step:
         """Apply torques for 0.0165 seconds."""
         self._act(action)
         before, values = self._distance, self._observe()

@@ -19,7 +19,7 @@ Step = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 class ActionRepeat(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
     """Repeat every action ``repeat`` times and sum the rewards; stop early at the end of an episode.
 
-    The number of frames that the last step took is in its info as ``frames`` and in the attribute of that name.
+    The info of a step has the number of repetitions as ``frames``.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], repeat: int) -> None:
@@ -27,14 +27,8 @@ class ActionRepeat(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Record
         gymnasium.utils.RecordConstructorArgs.__init__(self, repeat=repeat)
         super().__init__(env)
         self.repeat = repeat
-        self.frames = 0
         if "render_fps" in env.metadata:  # a video has one picture per step and should last as long as the episode
             self.metadata = {**env.metadata, "render_fps": env.metadata["render_fps"] / repeat}
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
-        """Start an episode."""
-        self.frames = 0
-        return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> Step:
         """Repeat the action."""
@@ -44,7 +38,6 @@ class ActionRepeat(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Record
             total += float(reward)
             if terminated or truncated:
                 break
-        self.frames = frames
         return obs, total, terminated, truncated, {**info, "frames": frames}
 
 

@@ -320,9 +320,9 @@ def test_render(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment.env.metadata["render_fps"] == 100
     environment.close()
 
-    terrain = dmc.make("dmc/quadruped-escape", render_mode="rgb_array", width=84, height=84)
+    terrain = dmc.make("dmc/quadruped-escape", render_mode="rgb_array")
     assert roll(terrain, 0, 5) == roll(dmc.make("dmc/quadruped-escape"), 0, 5)
-    assert terrain.render().shape == (84, 84, 3)  # type: ignore[union-attr]
+    assert terrain.render().shape == (240, 320, 3)  # type: ignore[union-attr]
     terrain.close()
 
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")

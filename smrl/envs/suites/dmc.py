@@ -32,7 +32,8 @@ LIMIT = 1000  # frames per episode for LQR, which has no time limit of its own; 
 UNBOUNDED, REACH = 1e9, 10.0  # LQR declares actions up to ±1e10, but its optimal controllers stay within ±10
 INSTALL = 'pip install "smrl[dmc]"'
 
-SIZE, STACK = 84, 3  # images of DrQ-v2
+WIDTH, HEIGHT = 320, 240  # of rendered pictures
+SIZE, STACK = 84, 3  # of the images that are observed, as in DrQ-v2
 RENDERER = "MUJOCO_GL"  # environment variable by which a user chooses the renderer
 RENDERERS = ("egl", "osmesa", "glfw")  # in the order of preference; only glfw needs a screen
 PLATFORM = "PYOPENGL_PLATFORM"  # environment variable by which dm_control chooses PyOpenGL's platform
@@ -47,15 +48,7 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
     ``reset`` and on the actions.
     """
 
-    def __init__(
-        self,
-        domain: str,
-        task: str,
-        render_mode: str | None = None,
-        width: int = 320,
-        height: int = 240,
-        camera: int | None = None,
-    ) -> None:
+    def __init__(self, domain: str, task: str, render_mode: str | None = None) -> None:
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"the render mode is rgb_array or none, not {render_mode!r}")
         loader = suite()  # imports absl, whose logger the next line needs
@@ -80,15 +73,14 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
         self.render_mode = render_mode
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": round(1 / env.control_timestep())}
         # The cameras of DrQ-v2, because the quadruped's first one is too far away.
-        camera = (2 if domain == "quadruped" else 0) if camera is None else camera
-        self._picture = {"height": height, "width": width, "camera_id": camera}
+        self._camera_id = 2 if domain == "quadruped" else 0
         self.spec = gymnasium.envs.registration.EnvSpec(
             id=f"dmc/{domain}-{task}",
             entry_point="smrl.envs.suites.dmc:DmControl",
             max_episode_steps=self._limit,
             order_enforce=False,
             disable_env_checker=True,
-            kwargs={"domain": domain, "task": task, "width": width, "height": height, "camera": camera},
+            kwargs={"domain": domain, "task": task},
         )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
@@ -121,7 +113,7 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def render(self) -> Any:
         """Return an image of the current state."""
-        return None if self.render_mode is None else self._physics.render(**self._picture)
+        return None if self.render_mode is None else self._physics.render(HEIGHT, WIDTH, self._camera_id)
 
     def close(self) -> None:
         """Free the renderer and the simulator's memory."""
@@ -150,7 +142,7 @@ class Pixels(gymnasium.ObservationWrapper[Any, Any, Any], gymnasium.utils.Record
         engine = importlib.import_module("dm_control.mujoco.engine")
         try:
             # `Physics.render` would create a new camera for each image, which takes as long as drawing.
-            self._camera = engine.Camera(task._physics, size, size, task._picture["camera_id"])
+            self._camera = engine.Camera(task._physics, size, size, task._camera_id)
             self._camera.render()
         except Exception as error:
             chosen = os.environ.get(RENDERER)
@@ -187,7 +179,7 @@ class _InvalidState:
                 self._physics._warnings_before[:] = np.frombuffer(self._before, counts.dtype)
 
 
-def make(name: str, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
+def make(name: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """Make a task of the suite by any of its names, or another task of dm_control by its Shimmy id."""
     if importlib.util.find_spec("dm_control") is None:
         raise SmrlError(f"{name} needs an extra that is not installed: {INSTALL}")
@@ -195,14 +187,14 @@ def make(name: str, render_mode: str | None = None, **options: Any) -> gymnasium
     if name.startswith(PIXELS):
         render_mode = render_mode or "rgb_array"
     if found and render_mode == "human":
-        return gymnasium.wrappers.HumanRendering(DmControl(*found, render_mode="rgb_array", **options))
+        return gymnasium.wrappers.HumanRendering(DmControl(*found, render_mode="rgb_array"))
     if found:
-        return DmControl(*found, render_mode=render_mode, **options)
+        return DmControl(*found, render_mode=render_mode)
     known = [*names(), *names(PIXELS), "dmc/cup-catch", f"{PIXELS}cup-catch"]
     if name.startswith("dm_control/") and importlib.util.find_spec("shimmy"):
         importlib.import_module("shimmy")
         if name in gymnasium.registry:
-            return gymnasium.make(name, render_mode=render_mode, disable_env_checker=True, **options)
+            return gymnasium.make(name, render_mode=render_mode, disable_env_checker=True)
         known = [id for id in gymnasium.registry if id.startswith("dm_control/")]
     domains = ", ".join(sorted({domain for domain, _ in suite().ALL_TASKS}))
     hint = nearest(name, known) or f"; a task is named as dmc/cheetah-run is, the domains are {domains}"

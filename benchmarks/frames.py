@@ -10,9 +10,8 @@ from gymnasium import Env
 
 from benchmarks.harness import Record, median_of
 from smrl.envs.make import make
-from smrl.envs.repeat import ActionRepeat
 from smrl.envs.suites import dmc
-from smrl.envs.suites.pixels import Pixels
+from smrl.envs.wrappers import ActionRepeat
 from smrl.memory.replay import Replay
 from smrl.types import ArraySpec, Continuous, Discrete, Spec
 
@@ -63,7 +62,7 @@ def memory(name: str) -> list[Record]:
 
 def drawing(name: str) -> Record:
     """A step of two frames, of which one is drawn."""
-    env: Env[Any, Any] = Pixels(ActionRepeat(dmc.make(f"dmc/{name}", render_mode="rgb_array"), 2))
+    env: Env[Any, Any] = dmc.Pixels(ActionRepeat(dmc.make(f"dmc/{name}", render_mode="rgb_array"), 2))
     env.reset(seed=0)
     action = np.zeros(env.action_space.shape or ())
     taken = milliseconds(lambda: env.step(action), STEPS)

@@ -10,7 +10,8 @@ import gymnasium
 
 from smrl.algorithms import registry
 from smrl.algorithms.registry import Make
-from smrl.envs.make import identify, make
+from smrl.envs.identify import identify
+from smrl.envs.make import make
 from smrl.errors import SmrlError
 from smrl.keywords import Keywords
 from smrl.runs.identity import title

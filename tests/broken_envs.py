@@ -1,4 +1,4 @@
-"""Small environments, each broken in one way, by class or by an id such as ``broken_envs:Broken/Raises-v0``."""
+"""Small environments, each broken in one way, as a class or an id such as ``broken_envs:Broken/Raises-v0``."""
 
 import time
 from typing import Any
@@ -7,11 +7,11 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Space, Tuple
 
-LIMIT = 50  # of the registered ids: steps until truncation
+LIMIT = 50  # steps until truncation, for the registered ids
 
 
 class Toy(gymnasium.Env[Any, Any]):
-    """Not broken: a point that leaks towards 0 and is pushed by the action; faults begin at step ``at``."""
+    """Not broken: a point that decays towards 0 and is pushed by the action. Subclasses fail from step ``at`` on."""
 
     def __init__(self, at: int = 5, observations: Space[Any] | None = None, actions: Space[Any] | None = None) -> None:
         self.observation_space = Box(-10, 10, (2,), np.float64) if observations is None else observations
@@ -58,14 +58,14 @@ class Raises(Toy):
 
 
 class Exits(Toy):
-    """Calls exit(), as a script may that was not meant to be imported."""
+    """Calls exit(), as a script without a main guard may do."""
 
     def step(self, action: Any) -> Any:
         raise SystemExit("the licence has expired")
 
 
 class RaisesInReset(Toy):
-    """Only the first episode can be had."""
+    """Raises in every reset but the first."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         if self.steps:
@@ -114,7 +114,7 @@ class NoReward(Toy):
 
 
 class OldStep(Toy):
-    """The interface of the old gym, as is OldReset."""
+    """Has the interface of the old gym, like OldReset."""
 
     def step(self, action: Any) -> Any:
         obs, reward, terminated, _, info = super().step(action)
@@ -147,7 +147,7 @@ class NonDeterministic(Toy):
 
 
 class Remembers(Toy):
-    """Every reset changes what the rewards are worth."""
+    """Every reset scales the rewards."""
 
     worth = 1.0
 
@@ -160,7 +160,7 @@ class Remembers(Toy):
 
 
 class Individual(Toy):
-    """Every instance has a goal of its own, which no seed repeats."""
+    """Every instance has a different goal, which no seed repeats."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class Individual(Toy):
 
 
 class LiveArray(Toy):
-    """Returns its own array and goes on to change it; changes the action as well."""
+    """Returns its own array and changes it later; also changes the action."""
 
     def observed(self, obs: np.ndarray) -> Any:
         return self.state
@@ -204,7 +204,7 @@ class Slow(Toy):
 
 
 class Image(Toy):
-    """Not broken: an image that moves, in one array that is drawn anew in every step."""
+    """Not broken: a moving image, redrawn into the same array in every step."""
 
     shape = (6, 8, 3)
 

@@ -1,4 +1,4 @@
-"""An environment whose steps take long once it is the second one, which a run makes to evaluate in."""
+"""An environment whose evaluation steps are slow."""
 
 import os
 import time
@@ -12,7 +12,7 @@ made = 0
 
 
 class Slow(Toy):
-    """Sleeps in every step of an evaluation, and leaves a file to say so."""
+    """Sleep in every step of an evaluation environment, which a run makes third, and create a file as a sign."""
 
     def __init__(self) -> None:
         global made

@@ -1,95 +1,81 @@
-"""What can be trained on without writing an environment. Importing this module imports no environments."""
+"""List what can be trained on without writing an environment. Importing this module imports no environments."""
 
 import importlib
 import importlib.util
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from smrl.envs.suites.bullet.registration import IDS
+from smrl.envs.suites import bullet
 from smrl.errors import nearest, require
 
 OWN = "your own"
-OLDEST_MUJOCO = 4  # version of Gymnasium's tasks; earlier ones need a simulator that Gymnasium no longer has
-TOO_OLD = "Pusher-v4"  # Gymnasium refuses it with the MuJoCo of today
 
 
 @dataclass(frozen=True)
 class Family:
-    """Tasks that come together: those of the paper, how the others are named, and what must be installed."""
+    """A suite of tasks: the paper's, how the others are named, and what must be installed."""
 
     tasks: tuple[str, ...]
     others: str
-    find: Callable[[], list[str]]  # all ids
+    find: Callable[[], list[str]]  # returns all ids
     package: str = "gymnasium"
     extra: str = ""
 
     @property
-    def is_there(self) -> bool:
-        """Whether the package is installed, found out without importing it."""
+    def is_installed(self) -> bool:
+        """Return whether the package is installed, without importing it."""
         return importlib.util.find_spec(self.package) is not None
 
     def __str__(self) -> str:
-        return ", ".join(self.tasks) + self.others + ("" if self.is_there else f"; needs smrl[{self.extra}]")
+        return ", ".join(self.tasks) + self.others + ("" if self.is_installed else f"; needs smrl[{self.extra}]")
 
 
 def families() -> dict[str, str]:
-    """A description of each family of environments."""
-    own = "any Gymnasium id, module:id or module:function; smrl check-env tells whether it is fit"
+    """Return a description of each family of environments."""
+    own = "any Gymnasium id, module:id or module:function; smrl check-env checks it for common problems"
     return {name: str(family) for name, family in FAMILIES.items()} | {OWN: own}
 
 
 def ids(family: str) -> list[str]:
-    """The ids of all tasks of a family, which is imported for it; none if it is not installed."""
+    """Import a family and return the ids of all its tasks; none if it is not installed."""
     require(family in families(), f"there is no family of environments {family!r}{nearest(family, families())}")
-    return FAMILIES[family].find() if family != OWN and FAMILIES[family].is_there else []
+    return FAMILIES[family].find() if family != OWN and FAMILIES[family].is_installed else []
+
+
+def _registered(pattern: str, entry_point: str = "") -> list[str]:
+    """Return the registered ids that match a pattern and whose entry point begins with this."""
+    import gymnasium
+
+    specs = gymnasium.registry.values()
+    return sorted(
+        spec.id for spec in specs if re.fullmatch(pattern, spec.id) and str(spec.entry_point).startswith(entry_point)
+    )
 
 
 def _mujoco() -> list[str]:
-    return [id for id, version in _registered("mujoco") if version >= OLDEST_MUJOCO and id != TOO_OLD]
-
-
-def _classic() -> list[str]:
-    return [id for id, _ in _registered("classic_control")]
-
-
-def _registered(suite: str) -> list[tuple[str, int]]:
-    """Ids and versions of one of Gymnasium's own suites."""
-    import gymnasium
-
-    specs = [
-        spec for spec in gymnasium.registry.values() if str(spec.entry_point).startswith(f"gymnasium.envs.{suite}.")
-    ]
-    return sorted((spec.id, spec.version or 0) for spec in specs)
+    # Earlier versions need a simulator that Gymnasium no longer has, and it refuses Pusher-v4 with today's MuJoCo.
+    return _registered(r"(?!Pusher-v4).*-v[4-9]", "gymnasium.envs.mujoco.")
 
 
 def _bullet() -> list[str]:
-    import gymnasium
+    from smrl.envs.suites.bullet.world import simulator
 
-    from smrl.envs.suites.bullet.simulator import simulator
-
-    simulator()  # without what PyBullet prints when another package imports it
+    simulator()  # without the message that PyBullet prints when another package imports it
     if importlib.util.find_spec("pybullet_envs_gymnasium"):
         importlib.import_module("pybullet_envs_gymnasium")
-    return [*IDS, *sorted(id for id in gymnasium.registry if id.endswith("BulletEnv-v0"))]
+    return [*bullet.TASKS, *_registered(".*BulletEnv-v0")]
 
 
-def _dmc() -> list[str]:
+def _dmc(prefix: str) -> list[str]:
     from smrl.envs.suites import dmc
 
-    return dmc.names()
-
-
-def _pixels() -> list[str]:
-    from smrl.envs.suites import dmc
-
-    return dmc.names(dmc.PIXELS)
+    return dmc.names(prefix)
 
 
 def _atari() -> list[str]:
-    import gymnasium
-
     importlib.import_module("ale_py")
-    return sorted(id for id in gymnasium.registry if id.startswith("ALE/") or id.endswith("NoFrameskip-v4"))
+    return _registered("ALE/.*|.*NoFrameskip-v4")
 
 
 FAMILIES = {
@@ -102,9 +88,9 @@ FAMILIES = {
     "classic control": Family(
         ("Pendulum-v1", "MountainCarContinuous-v0"),
         "; with discrete actions Acrobot-v1, CartPole-v0, CartPole-v1, MountainCar-v0",
-        _classic,
+        lambda: _registered(".*", "gymnasium.envs.classic_control."),
     ),
-    "PyBullet": Family(IDS, "; also HopperBulletEnv-v0 and others", _bullet, "pybullet", "pybullet"),
+    "PyBullet": Family(tuple(bullet.TASKS), "; also HopperBulletEnv-v0 and others", _bullet, "pybullet", "pybullet"),
     "DeepMind Control": Family(
         (
             *("dmc/acrobot-swingup", "dmc/ball_in_cup-catch", "dmc/cartpole-balance", "dmc/cartpole-swingup"),
@@ -114,7 +100,7 @@ FAMILIES = {
             *("dmc/walker-run", "dmc/walker-stand", "dmc/walker-walk"),
         ),
         "; also dmc/DOMAIN-TASK of all other tasks",
-        _dmc,
+        lambda: _dmc("dmc/"),
         "dm_control",
         "dmc",
     ),
@@ -124,7 +110,7 @@ FAMILIES = {
             *("dmc-pixels/finger-spin", "dmc-pixels/reacher-easy", "dmc-pixels/walker-walk"),
         ),
         "; also dmc-pixels/DOMAIN-TASK of all other tasks",
-        _pixels,
+        lambda: _dmc("dmc-pixels/"),
         "dm_control",
         "dmc",
     ),
@@ -137,7 +123,7 @@ FAMILIES = {
     ),
     "small images": Family(
         ("smrl/Catch-v0", "smrl/CatchContinuous-v0"),
-        ": a ball to catch in 10×10 pixels, for first tries",
+        ": a ball to catch in 10×10 pixels, for first experiments",
         lambda: ["smrl/Catch-v0", "smrl/CatchContinuous-v0"],
     ),
 }

@@ -1,4 +1,4 @@
-"""Is this environment fit for training, and what is wrong with it?"""
+"""Check an environment for problems that make training fail or learn badly."""
 
 import contextlib
 import time
@@ -15,22 +15,24 @@ from smrl.errors import SmrlError
 from smrl.types import Continuous
 
 Level = Literal["error", "warning", "note"]
-STEPS, SECONDS = 5_000, 6.0  # of random actions
-REPEATED_STEPS, REPEATED_SECONDS = 300, 1.2  # of the episodes that are run three times
-LARGE, SMALL, WIDE, SLOW = 1e3, 1e-3, 1e6, 50.0  # observation or reward, reward, action, steps per second
+STEPS, SECONDS = 5_000, 6.0  # limits of the search with random actions
+REPEATED_STEPS, REPEATED_SECONDS = 300, 1.2  # limits of the episodes that are run three times
+LARGE, SMALL = 1e3, 1e-3  # rewards and observations beyond these are badly scaled
+WIDE_ACTION = 1e6
+SLOW = 50.0  # steps per second
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found, and what it means for training."""
+    """A finding and what it means for training."""
 
     level: Level
     what: str
     meaning: str
 
 
-class Moment(NamedTuple):
-    """What an environment returned; length counts the steps of the episode, 0 is a reset."""
+class Step(NamedTuple):
+    """The result of a step, or of a reset if ``length``, the number of steps in the episode, is 0."""
 
     length: int
     obs: np.ndarray
@@ -40,18 +42,18 @@ class Moment(NamedTuple):
 
 
 @dataclass
-class Seen:
-    """What the random steps showed."""
+class Statistics:
+    """Statistics over random steps."""
 
-    largest: np.ndarray  # absolute value of each observation
+    largest: np.ndarray  # absolute value of each entry of the observations
     rewards: list[float] = field(default_factory=list)  # of every step
-    ends: list[Moment] = field(default_factory=list)
+    ends: list[Step] = field(default_factory=list)
     speed: float = 0.0  # steps per second
-    flaws: dict[str, Finding] = field(default_factory=dict)  # of single observations
+    findings: dict[str, Finding] = field(default_factory=dict)  # about single observations, the first of each kind
 
 
 class Probe(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Keeps the last observation as the environment returned it, and the time that steps take."""
+    """Keep the last observation as the environment returned it, and measure the time of steps."""
 
     raw: Any = None
     seconds = 0.0
@@ -70,14 +72,14 @@ class Probe(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def check(env: str | Callable[..., Raw]) -> list[Finding]:
-    """Try an environment for some seconds; errors come first, then warnings, then notes."""
+    """Try an environment for some seconds and return errors first, then warnings, then notes."""
     findings: list[Finding] = []
     try:
         for finding in _examine(env):
-            findings.append(finding)  # one by one: what was found before a fault counts
+            findings.append(finding)  # one by one, to keep what was found before a fault
     except SmrlError as error:
         is_seed = "argument 'seed'" in str(error)
-        advice = "give reset a parameter seed, for super().reset(seed=seed)" if is_seed else "put this right first"
+        advice = "give reset a parameter seed, for super().reset(seed=seed)" if is_seed else "correct this first"
         findings.append(Finding("error", str(error), f"Training is not possible: {advice}."))
     return sorted(findings, key=lambda finding: get_args(Level).index(finding.level))
 
@@ -87,11 +89,11 @@ def _examine(env: str | Callable[..., Raw]) -> Iterator[Finding]:
         yield from _describe(one)
         if one.env.unwrapped is two.env.unwrapped:
             advice = "Training and evaluation would disturb each other: return a new environment from every call."
-            yield Finding("error", f"two calls made one and the same {one.name}", advice)
+            yield Finding("error", f"two calls returned the same {one.name}", advice)
             return
         first = list(_roll(one, 0, REPEATED_STEPS, REPEATED_SECONDS))
-        yield from _judge(_look(one), one.env)
-        yield from _judge_repetition(_first_difference(first, one), _first_difference(first, two))
+        yield from _check_statistics(_collect(one), one.env)
+        yield from _check_repetition(_first_difference(first, one), _first_difference(first, two))
 
 
 def _describe(environment: Environment) -> Iterator[Finding]:
@@ -99,57 +101,61 @@ def _describe(environment: Environment) -> Iterator[Finding]:
     what = f"observations of shape {obs.shape} and dtype {obs.dtype}, {action}"
     if isinstance(action, Continuous):
         low, high = action.bounds[0].min(), action.bounds[1].max()
-        advice = "What the networks read and choose; actions are scaled to these bounds."
+        advice = "The inputs and outputs of the networks; actions are scaled to these bounds."
         yield Finding("note", f"{what} in [{low:g}, {high:g}]", advice)
-        if max(-low, high) > WIDE:
-            yield Finding("warning", f"actions reach {max(-low, high):g}", "Declare bounds at which they still matter.")
+        if max(-low, high) > WIDE_ACTION:
+            advice = "Declare bounds within which actions make a difference."
+            yield Finding("warning", f"actions reach {max(-low, high):g}", advice)
     else:
-        yield Finding("note", what, "What the networks read and choose.")
+        yield Finding("note", what, "The inputs and outputs of the networks.")
     for note in environment.notes:
-        yield Finding("note", note, "Whoever uses the policy elsewhere must flatten observations in the same way.")
+        yield Finding("note", note, "Do the same with observations if you use the policy elsewhere.")
 
 
-def _roll(environment: Environment, seed: int, steps: int, seconds: float) -> Iterator[Moment]:
-    """Episodes from the seeds ``seed``, ``seed`` + 1, … by random actions; the first two are extreme if continuous."""
+def _roll(environment: Environment, seed: int, steps: int, seconds: float) -> Iterator[Step]:
+    """Yield the steps of episodes with seeds ``seed``, ``seed`` + 1, … and random actions.
+
+    The first two actions are the lowest and the highest if actions are continuous.
+    """
     space, draw = environment.spec.action, np.random.default_rng(seed)
     deadline = time.perf_counter() + seconds
-    moment = None
-    for step in range(steps):
-        if moment is None or moment.terminated or moment.truncated:
-            moment = Moment(0, environment.reset(seed))
+    step = None
+    for count in range(steps):
+        if step is None or step.terminated or step.truncated:
+            step = Step(0, environment.reset(seed))
             seed += 1
-            yield moment
-        is_extreme = step < 2 and isinstance(space, Continuous)
-        action = np.full(space.array.shape, 2 * step - 1, np.float32) if is_extreme else space.random(draw, 1)[0]
-        moment = Moment(moment.length + 1, *environment.step(action))
-        yield moment
+            yield step
+        is_extreme = count < 2 and isinstance(space, Continuous)
+        action = np.full(space.array.shape, 2 * count - 1, np.float32) if is_extreme else space.random(draw, 1)[0]
+        step = Step(step.length + 1, *environment.step(action))
+        yield step
         if time.perf_counter() > deadline:
             return
 
 
-def _look(environment: Environment) -> Seen:
+def _collect(environment: Environment) -> Statistics:
     probe = Probe(environment.env)
-    seen = Seen(largest=np.zeros(environment.spec.obs.shape))
+    statistics = Statistics(largest=np.zeros(environment.spec.obs.shape))
     before: tuple[Any, np.ndarray] | None = None
-    for moment in _roll(Environment(probe, environment.name), 1_000, STEPS, SECONDS):
-        for finding in _flaws(probe.raw, probe.observation_space, before):
-            seen.flaws.setdefault(finding.meaning, finding)  # the first of its kind
-        before = probe.raw, moment.obs
-        np.maximum(seen.largest, np.abs(moment.obs), out=seen.largest)
-        if moment.length:
-            seen.rewards.append(moment.reward)
-        if moment.terminated or moment.truncated:
-            seen.ends.append(moment)
-    seen.speed = len(seen.rewards) / probe.seconds
-    return seen
+    for step in _roll(Environment(probe, environment.name), 1_000, STEPS, SECONDS):
+        for finding in _check_observation(probe.raw, probe.observation_space, before):
+            statistics.findings.setdefault(finding.meaning, finding)
+        before = probe.raw, step.obs
+        np.maximum(statistics.largest, np.abs(step.obs), out=statistics.largest)
+        if step.length:
+            statistics.rewards.append(step.reward)
+        if step.terminated or step.truncated:
+            statistics.ends.append(step)
+    statistics.speed = len(statistics.rewards) / probe.seconds
+    return statistics
 
 
-def _flaws(raw: Any, space: Any, before: tuple[Any, np.ndarray] | None) -> Iterator[Finding]:
+def _check_observation(raw: Any, space: Any, before: tuple[Any, np.ndarray] | None) -> Iterator[Finding]:
     array = np.asarray(raw)
     if not isinstance(raw, np.ndarray) or array.dtype != space.dtype:
         what = f"observations come as {type(raw).__name__} of {array.dtype}, declared as ndarray of {space.dtype}"
-        yield Finding("warning", what, "smrl converts them, wrappers may not: return what is declared.")
-    rounded = array.astype(space.dtype) if space.dtype.kind == "f" else array  # π of float64 is above that of float32
+        yield Finding("warning", what, "smrl converts them, wrappers may not: return the declared type.")
+    rounded = array.astype(space.dtype) if space.dtype.kind == "f" else array  # float64 π exceeds float32 π
     is_outside = (rounded < space.low) | (rounded > space.high)
     if is_outside.any():
         index = int(np.argmax(is_outside))
@@ -157,56 +163,59 @@ def _flaws(raw: Any, space: Any, before: tuple[Any, np.ndarray] | None) -> Itera
         what = f"observation {index} was {array.flat[index]:g}, outside its declared bounds {bounds}"
         yield Finding("warning", what, "smrl does not use these bounds, wrappers may: correct observation_space.")
     if before and not np.array_equal(np.asarray(before[0], before[1].dtype).reshape(before[1].shape), before[1]):
-        advice = "smrl copies it, but wrappers that keep observations see them change: return a copy."
-        yield Finding("warning", "the returned observation is changed by the next step", advice)
+        advice = "smrl copies observations, but those that a wrapper keeps would change: return a copy."
+        yield Finding("warning", "the next step changes the returned observation", advice)
 
 
-def _judge(seen: Seen, raw: Raw) -> Iterator[Finding]:
-    steps, rewards, lengths = len(seen.rewards), np.array(seen.rewards), [end.length for end in seen.ends]
-    terminations = [end.length for end in seen.ends if end.terminated]
+def _check_statistics(statistics: Statistics, raw: Raw) -> Iterator[Finding]:
+    rewards, steps = np.array(statistics.rewards), len(statistics.rewards)
+    lengths = [end.length for end in statistics.ends]
+    terminations = [end.length for end in statistics.ends if end.terminated]
     limit = raw.spec.max_episode_steps if raw.spec else None
     if lengths:
         what = f"{len(lengths)} episodes of {min(lengths)} to {max(lengths)} steps, {len(terminations)} terminated"
-        yield Finding("note", what, "By random actions; the end of the others counts as a time limit.")
+        yield Finding("note", what, "With random actions; the others reached a time limit.")
     elif limit and limit > steps:
         yield Finding("note", f"no episode ended within {steps} steps", f"The time limit is {limit} steps.")
     else:
         advice = "It may never end: add a limit by gymnasium.wrappers.TimeLimit or register's max_episode_steps."
         yield Finding("warning", f"no episode ended within {steps} steps", advice)
     if len(lengths) > 2 and len(terminations) == len(lengths) and min(lengths) == max(lengths) > 1:
-        advice = "If that is a time limit, states near it are valued wrongly: return truncated, not terminated."
+        advice = "If that is a time limit, values of states near it will be wrong: return truncated, not terminated."
         yield Finding("warning", f"all {len(lengths)} episodes terminated at step {lengths[0]}", advice)
     if steps > 9 and np.ptp(rewards) == 0:
-        advice = "It teaches by how long episodes last, if at all: let it depend on the actions, or be less rare."
+        advice = "At most the length of episodes can be learned from it: let it depend on the actions, or be less rare."
         by_length = rewards[0] and len(set(terminations)) > 1  # as in InvertedPendulum: 1 until it falls
         yield Finding("note" if by_length else "warning", f"the reward was {rewards[0]:g} in every step", advice)
     elif abs(rewards).mean() > LARGE or abs(rewards).max() < SMALL:
-        advice = "Such values are learned badly: bring them near 1, as by gymnasium.wrappers.TransformReward."
+        advice = "Such values are hard to learn: bring them near 1, for example by gymnasium.wrappers.TransformReward."
         yield Finding("warning", f"rewards lie in [{rewards.min():g}, {rewards.max():g}]", advice)
-    if seen.largest.max() > LARGE:
-        advice = "Networks learn badly from it: normalise, as by gymnasium.wrappers.TransformObservation."
-        yield Finding("warning", f"observation {seen.largest.argmax()} reached ±{seen.largest.max():g}", advice)
-    yield from seen.flaws.values()
-    advice = f"100,000 steps take {1e5 / seen.speed:,.0f} seconds before anything is learned from them."
-    yield Finding("warning" if seen.speed < SLOW else "note", f"{seen.speed:,.0f} steps per second", advice)
+    if statistics.largest.max() > LARGE:
+        advice = "Networks learn badly from it: normalise, for example by gymnasium.wrappers.TransformObservation."
+        yield Finding(
+            "warning", f"observation {statistics.largest.argmax()} reached ±{statistics.largest.max():g}", advice
+        )
+    yield from statistics.findings.values()
+    advice = f"100,000 steps take {1e5 / statistics.speed:,.0f} seconds without learning."
+    yield Finding("warning" if statistics.speed < SLOW else "note", f"{statistics.speed:,.0f} steps per second", advice)
 
 
-def _first_difference(first: list[Moment], environment: Environment) -> int | None:
+def _first_difference(first: list[Step], environment: Environment) -> int | None:
     again = _roll(environment, 0, REPEATED_STEPS, 2 * REPEATED_SECONDS)
-    for one, two in zip(first, again, strict=False):  # a slow repetition may stop early
+    for one, two in zip(first, again, strict=False):  # a slow repetition may end early
         if (one.length, *one[2:]) != (two.length, *two[2:]) or not np.array_equal(one.obs, two.obs):
             return two.length
     return None
 
 
-def _judge_repetition(again: int | None, fresh: int | None) -> Iterator[Finding]:
+def _check_repetition(again: int | None, fresh: int | None) -> Iterator[Finding]:
     if again is not None and fresh is not None:
         step, where, advice = again, "", "draw all random numbers from self.np_random, which reset seeds"
     elif again is not None:
-        step, where, advice = again, " after other episodes", "let reset undo all that an episode changes"
+        step, where, advice = again, " after other episodes", "make reset undo everything that an episode changes"
     elif fresh is not None:
-        step, where, advice = fresh, " in a fresh instance", "draw no random numbers in the constructor"
+        step, where, advice = fresh, " in a new instance", "draw no random numbers in the constructor"
     else:
         return
-    what = f"the same seed and actions gave another episode from step {step} on{where}"
-    yield Finding("warning", what, f"A killed run cannot be continued bit for bit, nor a run repeated: {advice}.")
+    what = f"the same seed and actions gave a different episode from step {step} on{where}"
+    yield Finding("warning", what, f"A killed run cannot resume bit for bit, nor a run be repeated: {advice}.")

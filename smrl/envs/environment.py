@@ -1,4 +1,4 @@
-"""An environment as the training loop sees it: actions and observations as its `Spec` says, all checked."""
+"""The environment as the training loop sees it: everything that goes in or comes out is converted and checked."""
 
 import contextlib
 from typing import Any, final
@@ -7,8 +7,8 @@ import gymnasium
 import numpy as np
 
 from smrl.envs import spaces
-from smrl.envs.spaces import shown
-from smrl.envs.stack import NEW_LIFE, FrameStack
+from smrl.envs.spaces import short_repr
+from smrl.envs.wrappers import NEW_LIFE, FrameStack
 from smrl.errors import SmrlError
 from smrl.plugins import in_words
 
@@ -16,25 +16,25 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class EnvironmentFault(SmrlError):
-    """An environment raised an exception or returned what nothing can be learned from."""
+    """Error of an environment that raised an exception or returned invalid values."""
 
 
 @final
 class Environment:
-    """A Gymnasium environment whose spaces are fit for training; made by `smrl.envs.make.make`.
+    """A Gymnasium environment with supported spaces, made by `smrl.envs.make.make`.
 
-    Observations are float32 vectors, or uint8 images as they are. Actions are what an algorithm chooses: a vector in
-    [-1, 1], or the number of a discrete action from 0 on. ``notes`` are sentences that a user should read.
+    Observations are float32 vectors or uint8 images. Actions are what an algorithm chooses: a vector in [-1, 1], or the
+    index of a discrete action. ``notes`` are messages that a user should read.
 
-    ``over`` tells whether the episode has ended. A step that loses a life may terminate without ending it: what is
-    observed after that step begins the next life of the same episode.
+    ``over`` is true when the episode has ended. A step that loses a life may terminate without ending the episode: its
+    observation then begins the next life.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], name: str, notes: tuple[str, ...] = ()) -> None:
         self.env = env
         self.name = name
         self.notes = notes
-        # Only as the outermost wrapper: another around it might leave out frames.
+        # Counts only as the outermost wrapper, because another one around it might skip frames.
         stack = env.stack if isinstance(env, FrameStack) else 1
         self.spec = spaces.spec(env.observation_space, env.action_space, stack)
         self.over = False
@@ -43,19 +43,19 @@ class Environment:
         self._decode = self.spec.action.decoder()
 
     def reset(self, seed: int | None) -> np.ndarray:
-        """Start an episode; the observation is a fresh array that is never changed later."""
+        """Start an episode and return its first observation, a new array that the environment does not change later."""
         try:
             result = self.env.reset(seed=seed)
         except (Exception, SystemExit) as error:
             raise self._fault(f"failed in reset(seed={seed}) with {in_words(error)}") from error
         if not isinstance(result, tuple) or len(result) != 2:
-            raise self._fault(f"returned {shown(result)} from reset() instead of an observation and an info")
+            raise self._fault(f"returned {short_repr(result)} from reset() instead of an observation and an info")
         self.over = False
         return self._observation(result[0], "reset")
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        """Do an action: the observation, the reward, terminated, truncated."""
-        given = self._decode(action)  # a fresh array: some environments clip in place
+        """Take a step and return the observation, the reward, terminated and truncated."""
+        given = self._decode(action)  # a new array, because some environments clip in place
         try:
             result = self.env.step(given)
         except (Exception, SystemExit) as error:
@@ -66,12 +66,12 @@ class Environment:
             goes_on = isinstance(info, dict) and info.get(NEW_LIFE, False)
         except Exception as error:
             wanted = "an observation, a reward, terminated, truncated and an info"
-            raise self._fault(f"returned {shown(result)} from step() instead of {wanted}", action) from error
+            raise self._fault(f"returned {short_repr(result)} from step() instead of {wanted}", action) from error
         self.over = ends[1] or (ends[0] and not goes_on)
         return self._observation(obs, "step", action), self._reward(reward, action), *ends
 
     def render(self) -> Any:
-        """A picture of the present state, as the environment's render mode has it."""
+        """Return what the environment's render mode makes of the current state."""
         if self.env.render_mode is None:
             raise SmrlError(f'{self.name} was made without a render mode: make it with render_mode="rgb_array"')
         try:
@@ -80,17 +80,17 @@ class Environment:
             raise self._fault(f"failed in render() with {in_words(error)}") from error
 
     def close(self) -> None:
-        """Free what the environment holds."""
-        with contextlib.suppress(Exception):  # a failure here can no longer harm the run
+        """Free the environment's resources."""
+        with contextlib.suppress(Exception):  # a failure here does no harm
             self.env.close()
 
     def _observation(self, obs: Any, call: str, action: np.ndarray | None = None) -> np.ndarray:
         try:
             raw = np.asarray(obs)
             flat = raw.reshape(-1)
-            square = 0.0 if self._is_image else float(np.vdot(flat, flat))  # unlike dot, it overflows without a warning
+            square = 0.0 if self._is_image else float(np.vdot(flat, flat))  # unlike dot, vdot overflows silently
         except Exception as error:
-            raise self._fault(f"returned {shown(obs)} from {call}(), which is no array of numbers") from error
+            raise self._fault(f"returned {short_repr(obs)} from {call}(), which is no array of numbers") from error
         if raw.shape != self._obs_shape:
             shapes = f"shape {raw.shape} from {call}() instead of the shape {self._obs_shape} of its space"
             raise self._fault(f"returned an observation of {shapes}", action)
@@ -98,20 +98,20 @@ class Environment:
             if raw.dtype != np.uint8:
                 raise self._fault(f"returned an image of {raw.dtype} from {call}() instead of the uint8 of its space")
             return raw.copy()
-        # A finite sum of squares is the fastest proof that all are finite; the slow way decides about the rest.
+        # A finite sum of squares is the fastest proof that all values are finite. Only otherwise look at each.
         if not square <= FLOAT32_MAX:
             with np.errstate(all="ignore"):
                 (bad,) = np.nonzero(~np.isfinite(flat.astype(np.float32)))
             if bad.size:
                 value = f"{flat[bad[0]]} at index {bad[0]}, which is no finite float32 number"
                 raise self._fault(f"returned an observation from {call}() with {value}", action)
-        return flat.astype(np.float32)  # always a copy: the environment may go on to change its own array
+        return flat.astype(np.float32)  # always copies, because the environment may change its own array later
 
     def _reward(self, reward: Any, action: np.ndarray) -> float:
-        if not isinstance(reward, float):  # np.float64 is a float as well
+        if not isinstance(reward, float):  # np.float64 is a float too
             scalar = np.asarray(reward) if np.isscalar(reward) or hasattr(reward, "dtype") else np.empty(0)
             if scalar.shape != () or scalar.dtype.kind not in "biuf":
-                raise self._fault(f"returned the reward {shown(reward)}, which is not one number")
+                raise self._fault(f"returned the reward {short_repr(reward)}, which is not one number")
             reward = scalar.item()
         if not -FLOAT32_MAX <= reward <= FLOAT32_MAX:
             raise self._fault(f"returned the reward {reward}, which is no finite float32 number", action)
@@ -119,5 +119,5 @@ class Environment:
 
     def _fault(self, what: str, action: np.ndarray | None = None) -> EnvironmentFault:
         if action is not None and not np.isfinite(action).all():
-            what += f" after the action {shown(action)}: not the environment but the policy has diverged"
+            what += f" after the action {short_repr(action)}: not the environment but the policy has diverged"
         return EnvironmentFault(f"{self.name} {what}")

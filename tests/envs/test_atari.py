@@ -1,4 +1,4 @@
-"""Atari games: the preprocessing by its definition, and lives."""
+"""Atari games: preprocessing compared with its definition, and lives."""
 
 import hashlib
 import importlib.util
@@ -23,7 +23,7 @@ if importlib.util.find_spec("ale_py") is None:
 
 
 def area(image: np.ndarray, size: int) -> np.ndarray:
-    """The mean of the area that a pixel covers, by dividing both images into the same small pixels."""
+    """Average over areas by dividing both images into the same small pixels."""
     for axis in (0, 1):
         times = np.lcm(image.shape[axis], size) // image.shape[axis]
         image = np.repeat(image, times, axis).astype(np.int64)
@@ -32,7 +32,7 @@ def area(image: np.ndarray, size: int) -> np.ndarray:
 
 
 def act(environment: Environment, count: int, seed: int = 0) -> list[Any]:
-    """All that an environment returns for random actions, in several games where one is over earlier."""
+    """Return all results of random actions, over several games if one ends early."""
     seen: list[Any] = [(environment.reset(seed).tobytes(), 0.0, False, False, False)]
     for action in environment.spec.action.random(np.random.default_rng(seed), count):
         if environment.over:
@@ -43,7 +43,7 @@ def act(environment: Environment, count: int, seed: int = 0) -> list[Any]:
 
 
 @pytest.mark.parametrize("size", [84, 48, 7, 100])
-def test_the_screen_is_reduced_by_area(size: int) -> None:
+def test_screen_averages_over_areas(size: int) -> None:
     screen = atari.Screen(atari.Game(Emulator(fire=False)), size)
     image = np.random.default_rng(0).integers(0, 256, (210, 160, 1), np.uint8)
     got = screen.observation(image)
@@ -51,8 +51,8 @@ def test_the_screen_is_reduced_by_area(size: int) -> None:
     np.testing.assert_array_equal(got[..., 0], area(image[..., 0], size), strict=True)
 
 
-def test_a_game_without_lives_and_fire_is_gymnasiums(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gymnasium's wrapper needs OpenCV, for nothing but to resize."""
+def test_preprocessing_equals_gymnasiums_without_lives_and_fire(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gymnasium's wrapper needs OpenCV only to resize."""
     resize = SimpleNamespace(resize=lambda image, size, interpolation: area(image, size[0]), INTER_AREA=None)
     monkeypatch.setitem(sys.modules, "cv2", resize)
     environment = make("FreewayNoFrameskip-v4")
@@ -70,7 +70,7 @@ def test_a_game_without_lives_and_fire_is_gymnasiums(monkeypatch: pytest.MonkeyP
 
 
 class Emulator(gymnasium.Env[Any, Any]):
-    """A game of numbered screens: a life is lost in every 50th frame, the last of three in the 150th."""
+    """A game of numbered screens that loses a life in every 50th frame, the last of three in the 150th."""
 
     observation_space = gymnasium.spaces.Box(0, 255, (210, 160), np.uint8)
     action_space = gymnasium.spaces.Discrete(4)
@@ -101,7 +101,7 @@ class Emulator(gymnasium.Env[Any, Any]):
         return self.screen(), 2.0, len(self.pressed) >= self.end, len(self.pressed) >= self.limit, self.info()
 
 
-def test_the_beginning_of_a_game() -> None:
+def test_reset_presses_no_ops_and_fire() -> None:
     emulator = Emulator(fire=True)
     game, counts = atari.Game(emulator), set[int]()
     for seed in range(200):
@@ -116,7 +116,7 @@ def test_the_beginning_of_a_game() -> None:
     assert set(emulator.pressed) == {0}
 
 
-def test_a_step_is_of_four_frames_and_the_brighter_of_two_screens() -> None:
+def test_step_takes_four_frames_and_the_maximum_of_two() -> None:
     emulator = Emulator(fire=False)
     game = atari.Game(emulator)
     game.reset(seed=0)
@@ -129,7 +129,7 @@ def test_a_step_is_of_four_frames_and_the_brighter_of_two_screens() -> None:
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_lives(training: bool) -> None:
+def test_lost_life_terminates_only_in_training(training: bool) -> None:
     emulator = Emulator(fire=True)
     game: Any = atari.Game(emulator)
     environment = Environment(atari.Lives(game) if training else game, "game")
@@ -153,7 +153,7 @@ def test_lives(training: bool) -> None:
     assert total == (len(frames) - 1 if training else 2.0 * (150 - began))
 
 
-def test_a_game_that_ends_some_frames_after_the_last_life() -> None:
+def test_game_that_ends_frames_after_the_last_life() -> None:
     emulator = Emulator(fire=True, end=170)
     environment = Environment(atari.Lives(atari.Game(emulator)), "game")
     environment.reset(seed=5)
@@ -164,7 +164,7 @@ def test_a_game_that_ends_some_frames_after_the_last_life() -> None:
     assert set(emulator.pressed[-30:]) == {3}, "no life begins"
 
 
-def test_a_game_that_ends_while_a_life_begins() -> None:
+def test_game_that_ends_while_a_life_begins() -> None:
     emulator = Emulator(fire=True, limit=55)
     environment = Environment(atari.Lives(atari.Game(emulator)), "game")
     environment.reset(seed=5)
@@ -175,7 +175,7 @@ def test_a_game_that_ends_while_a_life_begins() -> None:
 
 @pytest.mark.parametrize("name", ["BreakoutNoFrameskip-v4", "ALE/SpaceInvaders-v5"])
 @pytest.mark.parametrize("training", [False, True])
-def test_a_game_depends_on_its_seed_and_actions_alone(name: str, training: bool) -> None:
+def test_game_is_determined_by_seed_and_actions(name: str, training: bool) -> None:
     environment, other = make(name, training=training), make(name, training=training)
     assert environment.spec.obs == ArraySpec((84, 84, 4), "uint8", 4)
     first = act(environment, 250)
@@ -187,8 +187,8 @@ def test_a_game_depends_on_its_seed_and_actions_alone(name: str, training: bool)
     assert len({hashlib.sha256(obs).digest() for obs, *_ in first}) > 100
 
 
-def test_evaluations_are_of_whole_games() -> None:
-    """The same actions from the same start: the game is the same one, only what is learned from it differs."""
+def test_evaluation_plays_full_games_unclipped() -> None:
+    """With the same seed and actions, games differ only in rewards and terminations."""
     played, learned = (make("BreakoutNoFrameskip-v4", training=training) for training in (False, True))
     pairs = list(zip(act(played, 200), act(learned, 200), strict=True))
     for left, right in pairs:
@@ -198,13 +198,13 @@ def test_evaluations_are_of_whole_games() -> None:
     assert sum(right[2] and not right[4] for _, right in pairs) > 3
 
 
-def test_sizes_and_pictures() -> None:
+def test_image_size_and_render() -> None:
     environment = make("PongNoFrameskip-v4", render_mode="rgb_array", image_size=50, action_repeat=2)
     assert environment.reset(0).shape == (50, 50, 4)
     assert environment.render().shape == (210, 160, 3)
 
 
-def test_what_cannot_be_had_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_game_and_missing_rom_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SmrlError, match=r"no environment 'PungNoFrameskip-v4'; did you mean PongNoFrameskip-v4\?"):
         make("PungNoFrameskip-v4")
     monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))

@@ -1,4 +1,4 @@
-"""The PyBullet tasks: against a slow simulation written straight from the facts about them."""
+"""The PyBullet tasks, compared with a slow reference that follows their description."""
 
 import hashlib
 import math
@@ -16,16 +16,15 @@ from gymnasium.error import DependencyNotInstalled, Error, ResetNeeded
 from gymnasium.utils import seeding
 from gymnasium.utils.env_checker import check_env
 
-from smrl.envs.suites.bullet import registration
-from smrl.envs.suites.bullet.planar import PlanarEnv
-from smrl.envs.suites.bullet.registration import ANT, IDS
-from smrl.envs.suites.bullet.simulator import data_path, simulator
+from smrl.envs.suites import bullet
+from smrl.envs.suites.bullet.tasks import PlanarEnv
+from smrl.envs.suites.bullet.world import data_path, simulator
 from smrl.errors import SmrlError
 
 pytest.importorskip("pybullet_data", reason="needs the extra pybullet")
-registration.register()
+bullet.register()
 
-HOPPER, WALKER, CHEETAH = "HopperMuJoCoEnv-v0", "Walker2DMuJoCoEnv-v0", "HalfCheetahMuJoCoEnv-v0"
+IDS = HOPPER, WALKER, CHEETAH, ANT = tuple(bullet.TASKS)
 ROOT = ("ignore1", "ignore2", "ignore3"), ("ignorex", "ignorez", "ignorey")
 THIGH_LEG_FOOT = ["thigh_joint", "leg_joint", "foot_joint"]
 Step = tuple[np.ndarray, float, bool]
@@ -33,7 +32,7 @@ Step = tuple[np.ndarray, float, bool]
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a task."""
+    """Description of a task."""
 
     model: str
     obs_length: int
@@ -55,8 +54,8 @@ FACTS = {
 }
 
 
-class ByTheFacts:
-    """An episode in a freshly loaded world, joint by joint, without any thought of speed."""
+class Reference:
+    """An episode in a newly loaded world, simulated joint by joint without regard to speed."""
 
     def __init__(self, name: str, seed: int, repairs: tuple[str, ...] = ()) -> None:
         self.name, self.repairs, self.facts, self.bullet = name, repairs, FACTS[name], simulator()
@@ -128,7 +127,7 @@ class ByTheFacts:
         return np.concatenate([place[2:], turn, positions, velocity, spin, velocities, np.zeros(84)])
 
     def progressed(self) -> float:
-        """Where along the way the robot is; Ant's way ends at (1000, 0)."""
+        """Return how far the robot has come; Ant's goal is at (1000, 0)."""
         if self.name != ANT:
             return float(self.call("getLinkState", 1, self.torso)[0][0])
         parts = [self.call("getBasePositionAndOrientation", 1)[0]]
@@ -158,7 +157,7 @@ def actions(name: str, count: int, seed: int = 0, most: float = 1.0) -> np.ndarr
 
 
 def episodes(env: Any, name: str, seeds: range, steps: int = 60) -> Iterator[list[Any]]:
-    """All that an environment returns, of the same actions in every episode; nothing ends it but the steps."""
+    """Yield all results of the same actions in every episode, which ends only after ``steps``."""
     for seed in seeds:
         yield [env.reset(seed=seed)[0].tobytes()]
         for action in actions(name, steps):
@@ -175,7 +174,7 @@ def fingerprint(name: str, seed: int) -> str:
 
 @pytest.mark.filterwarnings("ignore:.*WARN. A Box observation space m")  # infinite bounds
 @pytest.mark.parametrize("name", IDS)
-def test_gymnasium_finds_no_fault(name: str) -> None:
+def test_gymnasium_checker_passes(name: str) -> None:
     env = gymnasium.make(name, render_mode="rgb_array")
     check_env(env.unwrapped)
     assert env.spec
@@ -196,18 +195,18 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "repairs"), CASES)
-def test_episodes_are_those_of_the_facts(name: str, repairs: tuple[str, ...]) -> None:
+def test_episodes_equal_the_reference(name: str, repairs: tuple[str, ...]) -> None:
     env = made(name, **dict.fromkeys(repairs, True)).unwrapped
     ends = []
     for seed in range(4):
-        facts = ByTheFacts(name, seed, repairs)
+        facts = Reference(name, seed, repairs)
         obs, _ = env.reset(seed=seed)
         np.testing.assert_array_equal(obs, facts.obs().astype(np.float32))
-        for action in actions(name, 80, seed, most=0.2 if seed % 2 else 2.0):  # beyond the bounds: clipped
+        for action in actions(name, 80, seed, most=0.2 if seed % 2 else 2.0):  # beyond the bounds, to be clipped
             obs, reward, terminated, truncated, _ = env.step(action)
             expected, expected_reward, ends_here = facts.step(action)
             np.testing.assert_array_equal(obs, expected.astype(np.float32))
-            assert reward == pytest.approx(expected_reward, abs=1e-7)  # of the order in which parts are summed
+            assert reward == pytest.approx(expected_reward, abs=1e-7)  # parts are summed in a different order
             assert (terminated, truncated) == (ends_here, False)
             ends.append(terminated)
         facts.call("disconnect")
@@ -253,7 +252,7 @@ POSTURES = [
 
 
 @pytest.mark.parametrize(("name", "joint", "position", "ends"), POSTURES)
-def test_postures_that_end_an_episode(name: str, joint: str, position: float, ends: bool) -> None:
+def test_termination_by_posture(name: str, joint: str, position: float, ends: bool) -> None:
     env = made(name).unwrapped
     env.reset(seed=0)
     float_freely(env)
@@ -263,7 +262,7 @@ def test_postures_that_end_an_episode(name: str, joint: str, position: float, en
 
 
 def float_freely(env: Any) -> None:
-    """Take gravity and the ground from the world."""
+    """Remove gravity and contacts with the ground."""
     world = env.world
     world.bullet.setGravity(0, 0, 0, physicsClientId=world.client)
     for link in range(-1, world.bullet.getNumJoints(1, physicsClientId=world.client)):
@@ -278,7 +277,7 @@ def place(env: Any, name: str, position: float) -> None:
 
 
 @pytest.mark.parametrize("name", [HOPPER, WALKER, ANT])
-def test_what_is_no_number_ends_an_episode(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_and_infinity_terminate(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     env = made(name).unwrapped
     env.reset(seed=0)
     positions, velocities = env.world.joint_states()
@@ -306,7 +305,7 @@ def test_what_is_no_number_ends_an_episode(name: str, monkeypatch: pytest.Monkey
         (-0.55, {}, True),
     ],
 )
-def test_ant_counts_its_height_twice_unless_repaired(height: float, options: dict[str, bool], ends: bool) -> None:
+def test_ant_repair_alive(height: float, options: dict[str, bool], ends: bool) -> None:
     env = made(ANT, **options).unwrapped
     env.reset(seed=0)
     float_freely(env)
@@ -326,26 +325,26 @@ def test_ant_starts_with_four_joints_at_their_limits() -> None:
     env.close()
 
 
-def test_ants_progress_is_that_of_its_parts_and_the_floor() -> None:
+def test_ant_repair_progress() -> None:
     envs = [made(ANT, repair_progress=repaired).unwrapped for repaired in (False, True)]
     for env in envs:
         env.reset(seed=3)
     steps = [[env.step(action)[4]["progress"] for env in envs] for action in actions(ANT, 30)]
     quirk, repaired = np.array(steps).T
-    np.testing.assert_allclose(quirk, repaired * 21 / 22, atol=1e-3)  # the way is not exactly along x
+    np.testing.assert_allclose(quirk, repaired * 21 / 22, atol=1e-3)  # the robot does not move exactly along x
     assert np.abs(quirk - repaired).max() > 0.005
     for env in envs:
         env.close()
 
 
 def surface(env: Any, body: int, link: int) -> list[float]:
-    """Lateral friction, restitution, rolling and spinning friction."""
+    """Return lateral friction, restitution, rolling and spinning friction."""
     info = env.world.bullet.getDynamicsInfo(body, link, physicsClientId=env.world.client)
     return [round(info[index], 6) for index in (1, 5, 6, 7)]
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_friction(name: str) -> None:
+def test_default_friction(name: str) -> None:
     env = made(name).unwrapped
     for seed in range(2):
         env.reset(seed=seed)
@@ -355,7 +354,7 @@ def test_friction(name: str) -> None:
     env.close()
 
 
-def test_cheetahs_friction_repaired() -> None:
+def test_cheetah_repair_friction() -> None:
     env = made(CHEETAH, repair_friction=True).unwrapped
     env.reset(seed=0)
     assert surface(env, 0, -1) == [0.8, 0.5, 0, 0]
@@ -364,18 +363,18 @@ def test_cheetahs_friction_repaired() -> None:
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_episodes_repeat_after_others(name: str) -> None:
+def test_episodes_do_not_depend_on_earlier_ones(name: str) -> None:
     fresh = [fingerprint(name, seed) for seed in range(3)]
     env = made(name, render_mode="rgb_array")
     for seed in (2, 0, 1, 1, 0):
         text = repr(list(episodes(env, name, range(seed, seed + 1))))
         assert hashlib.sha256(text.encode()).hexdigest() == fresh[seed]
-        env.render()  # changes nothing
+        env.render()  # must not change anything
     env.close()
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_episodes_repeat_after_what_is_no_number(name: str) -> None:
+def test_episodes_do_not_depend_on_earlier_nan(name: str) -> None:
     env = made(name)
     env.reset(seed=0)
     for _ in range(3):
@@ -385,7 +384,7 @@ def test_episodes_repeat_after_what_is_no_number(name: str) -> None:
     env.close()
 
 
-def test_another_process_repeats_episodes_and_prints_nothing(tmp_path: Path) -> None:
+def test_episodes_repeat_in_another_silent_process(tmp_path: Path) -> None:
     expected = [fingerprint(name, 5) for name in IDS]
     found = tmp_path / "fingerprints"
     code = f"""
@@ -408,14 +407,14 @@ open({str(found)!r}, "w").write(" ".join(found))
 
 
 @pytest.mark.parametrize("names", [(HOPPER, HOPPER), (WALKER, ANT), (CHEETAH, ANT)])
-def test_two_environments_do_not_disturb_each_other(names: tuple[str, str]) -> None:
+def test_environments_are_independent(names: tuple[str, str]) -> None:
     alone = [list(episodes(made(name), name, range(2))) for name in names]
     both = [episodes(made(name), name, range(2)) for name in names]
     assert [list(pair) for pair in zip(*both, strict=True)] == [list(pair) for pair in zip(*alone, strict=True)]
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_pictures(name: str) -> None:
+def test_render(name: str) -> None:
     env = made(name, render_mode="rgb_array")
     env.reset(seed=0)
     first = env.render()
@@ -439,7 +438,7 @@ def test_time_limit() -> None:
     env.close()
 
 
-def test_there_is_no_world_before_a_reset_nor_after_closing() -> None:
+def test_world_exists_between_reset_and_close() -> None:
     env = made(HOPPER, render_mode="rgb_array")
     for either in (env, env.unwrapped):
         with pytest.raises(ResetNeeded):
@@ -454,7 +453,7 @@ def test_there_is_no_world_before_a_reset_nor_after_closing() -> None:
     assert not world.bullet.isConnected(world.client)
     with pytest.raises(ResetNeeded):
         env.step(np.zeros(3, np.float32))
-    env.reset(seed=0)  # connects anew
+    env.reset(seed=0)  # connects again
     env.step(np.zeros(3, np.float32))
     client = env.unwrapped.world.client
     assert world.bullet.isConnected(client)
@@ -471,7 +470,7 @@ def test_there_is_no_world_before_a_reset_nor_after_closing() -> None:
         ([0, 0, np.inf], "finite"),
     ],
 )
-def test_unfit_actions(action: Any, message: str) -> None:
+def test_invalid_actions(action: Any, message: str) -> None:
     env = made(HOPPER).unwrapped
     env.reset(seed=0)
     with pytest.raises(SmrlError, match=message):
@@ -487,32 +486,32 @@ def test_unfit_actions(action: Any, message: str) -> None:
         ({"robot": "hopper", "render_mode": "human"}, "rgb_array, not as 'human'"),
     ],
 )
-def test_unfit_options(options: dict[str, Any], message: str) -> None:
+def test_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SmrlError, match=message):
         PlanarEnv(**options)
     with pytest.raises(SmrlError, match="without render_mode"):
         PlanarEnv("hopper").render()
 
 
-def test_registration_is_done_once() -> None:
+def test_register_twice() -> None:
     specs = [gymnasium.spec(name) for name in IDS]
-    registration.register()  # would warn, and a warning is an error
+    bullet.register()  # would fail if it warned, because warnings are errors
     assert all(gymnasium.spec(name) is spec for name, spec in zip(IDS, specs, strict=True))
 
 
-def test_the_ids_are_known_without_importing_gymnasium() -> None:
-    code = "import sys\nfrom smrl.envs.suites.bullet.registration import IDS\nprint(*IDS, 'gymnasium' in sys.modules)"
+def test_ids_need_no_gymnasium() -> None:
+    code = "import sys\nfrom smrl.envs.suites.bullet import TASKS\nprint(*TASKS, 'gymnasium' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [*IDS, "False"]
 
 
-def test_too_many_environments_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_free_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulator(), "connect", lambda mode: -1)
     with pytest.raises(Error, match="no client left for another environment: close"):
         made(HOPPER).reset()
 
 
-def test_a_missing_simulator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_pybullet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pybullet", None)
     with pytest.raises(DependencyNotInstalled, match=r'pip install "smrl\[pybullet\]"'):
         simulator.__wrapped__()

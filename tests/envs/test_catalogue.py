@@ -15,8 +15,8 @@ HEAVY = ("ale_py", "dm_control", "gymnasium", "jax", "mujoco", "numpy", "pybulle
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_descriptions_name_what_is_there(family: str) -> None:
-    if not FAMILIES[family].is_there:
+def test_descriptions_name_existing_ids(family: str) -> None:
+    if not FAMILIES[family].is_installed:
         pytest.skip("is an extra")
     found = ids(family)
     assert len(set(found)) == len(found)
@@ -31,14 +31,14 @@ def test_every_gym_mujoco_task_is_described() -> None:
 
 
 @pytest.mark.parametrize("family", ["Gym MuJoCo", "classic control", "PyBullet"])
-def test_what_is_listed_can_be_trained_on(family: str) -> None:
+def test_listed_tasks_can_be_made(family: str) -> None:
     for id in ids(family)[:4] + list(FAMILIES[family].tasks):
         environment = make(id)
         assert isinstance(environment.spec.action, Continuous) or family == "classic control"
         environment.close()
 
 
-def test_describing_imports_no_environments() -> None:
+def test_descriptions_import_no_environments() -> None:
     code = "import sys\nfrom smrl.envs.catalogue import families\nfamilies()\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not set(HEAVY) & set(done.stdout.split())
@@ -58,7 +58,7 @@ def test_missing_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ids("PyBullet") == ids("DeepMind Control") == ids("Atari") == []
 
 
-def test_families_are_asked_for_by_their_names() -> None:
+def test_unknown_family() -> None:
     assert ids("your own") == []
     with pytest.raises(SmrlError, match=r"no family of environments 'Pybulet'; did you mean PyBullet\?"):
         ids("Pybulet")

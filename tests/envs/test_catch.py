@@ -1,4 +1,4 @@
-"""Catch, the small task in images, by its rules."""
+"""The rules of Catch, the small task with images."""
 
 import numpy as np
 import pytest
@@ -11,13 +11,13 @@ from smrl.types import ArraySpec, Continuous, Discrete, Spec
 
 
 def places(image: np.ndarray) -> list[tuple[int, int]]:
-    """Rows and columns of the bright pixels."""
+    """Return rows and columns of the bright pixels."""
     assert set(image.ravel().tolist()) == {0, 255}
     return [(int(row), int(column)) for row, column, _ in np.argwhere(image)]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_who_follows_the_ball_catches_it(seed: int) -> None:
+def test_following_the_ball_catches_it(seed: int) -> None:
     environment = make("smrl/Catch-v0")
     assert (environment.name, environment.spec) == ("smrl/Catch-v0", Spec(ArraySpec((10, 10, 1), "uint8"), Discrete(3)))
     obs, rewards = environment.reset(seed), list[float]()
@@ -33,8 +33,8 @@ def test_who_follows_the_ball_catches_it(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_actions_may_be_numbers(seed: int) -> None:
-    """They are rounded, and then the two tasks are the same."""
+def test_continuous_actions_are_rounded(seed: int) -> None:
+    """Rounded actions make the two tasks the same."""
     one, other = make("smrl/Catch-v0"), make("smrl/CatchContinuous-v0")
     assert other.spec == Spec(ArraySpec((10, 10, 1), "uint8"), Continuous(1, (-1.0,), (1.0,), (1,)))
     np.testing.assert_array_equal(one.reset(seed), other.reset(seed))
@@ -45,7 +45,7 @@ def test_actions_may_be_numbers(seed: int) -> None:
             np.testing.assert_array_equal(left, right)
 
 
-def test_who_does_not_misses_it() -> None:
+def test_fixed_paddle_misses_most_balls() -> None:
     environment, totals = make("smrl/Catch-v0"), list[float]()
     for seed in range(300):
         environment.reset(seed)
@@ -54,12 +54,11 @@ def test_who_does_not_misses_it() -> None:
     assert set(totals) == {-1.0, 1.0}
 
 
-def test_it_is_fit_for_training() -> None:
+def test_checks_and_render() -> None:
     check_env(Catch(), skip_render_check=True)
     warned = [finding.what for finding in checking.check("smrl/Catch-v0") if finding.level != "note"]
-    assert [what.split(" episodes ")[1] for what in warned] == ["terminated at step 9"], (
-        "it cannot know that they should"
-    )
+    # The check cannot know that all episodes of Catch should have the same length.
+    assert [what.split(" episodes ")[1] for what in warned] == ["terminated at step 9"]
     environment = make("smrl/Catch-v0", render_mode="rgb_array")
     obs, picture = environment.reset(3), environment.render()
     assert (picture.shape, picture.dtype) == ((160, 160, 3), np.uint8)

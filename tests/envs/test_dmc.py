@@ -17,8 +17,8 @@ from gymnasium.utils.env_checker import check_env
 from smrl.envs import check as checking
 from smrl.envs.environment import EnvironmentFault
 from smrl.envs.make import make
-from smrl.envs.repeat import ActionRepeat
 from smrl.envs.suites import dmc
+from smrl.envs.wrappers import ActionRepeat
 from smrl.errors import SmrlError
 from smrl.studies.presets import resolve
 from smrl.types import Continuous
@@ -29,7 +29,7 @@ if importlib.util.find_spec("dm_control") is None:
 SUITE = dmc.suite()
 TASKS = SUITE.ALL_TASKS
 
-# The tasks of the comparison: sizes of observation and action, and the authors' action repeat.
+# The paper's tasks: sizes of observation and action, and the authors' action repeat.
 COMPARED = {
     "acrobot-swingup": (6, 1, 4),
     "cartpole-balance": (5, 1, 4),
@@ -53,7 +53,7 @@ COMPARED = {
     "walker-walk": (24, 6, 2),
 }
 
-PATHS = [str(Path(__file__).parent), str(Path(broken_envs.__file__).parent)]  # where other processes find this module
+PATHS = [str(Path(__file__).parent), str(Path(broken_envs.__file__).parent)]  # let other processes import this module
 DIGEST = """
 import sys
 from test_dmc import digest
@@ -68,7 +68,7 @@ def actions(env: gymnasium.Env[Any, Any], count: int) -> Iterator[np.ndarray]:
 
 
 def roll(env: gymnasium.Env[Any, Any], seed: int | None, count: int) -> list[Any]:
-    """All that an environment returns, as bits."""
+    """Return all results of an environment, observations as bytes."""
     seen = [env.reset(seed=seed)[0].tobytes()]
     for action in actions(env, count):
         obs, *rest, _ = env.step(action)
@@ -81,7 +81,7 @@ def digest(name: str) -> str:
 
 
 def python(code: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Another process, without a screen and with every warning."""
+    """Run code in another process without a screen and with all warnings."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
     for name in ("MUJOCO_GL", "PYOPENGL_PLATFORM"):
         inherited.pop(name, None)
@@ -95,7 +95,7 @@ def python(code: str, *words: str, **variables: str) -> subprocess.CompletedProc
 
 
 def simulator(domain: str, task: str) -> Any:
-    """dm_control's own environment."""
+    """Load dm_control's own environment."""
     with dmc._no_model_warnings():
         return SUITE.load(domain, task, task_kwargs={"random": 0})
 
@@ -106,7 +106,7 @@ def through_shimmy(domain: str, task: str) -> gymnasium.Env[Any, Any]:
         return gymnasium.make(f"dm_control/{domain}-{task}-v0", disable_env_checker=True)
 
 
-def test_every_task_has_its_names() -> None:
+def test_names_of_all_tasks() -> None:
     importlib.import_module("shimmy")
     for domain, task in TASKS:
         by_id = f"dm_control/{domain}-{task}-v0"
@@ -133,7 +133,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "message"), WRONG)
-def test_wrong_names_are_answered_in_one_sentence(name: str, message: str) -> None:
+def test_unknown_names(name: str, message: str) -> None:
     with pytest.raises(SmrlError) as caught:
         dmc.make(name)
     assert str(caught.value).startswith(f"there is no environment {name!r}; ")
@@ -141,14 +141,14 @@ def test_wrong_names_are_answered_in_one_sentence(name: str, message: str) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda package: None)
     with pytest.raises(SmrlError, match=r'dmc/cheetah-run needs an extra .*: pip install "smrl\[dmc\]"'):
         dmc.make("dmc/cheetah-run")
 
 
 @pytest.mark.parametrize("name", COMPARED)
-def test_sizes_and_repeats_are_the_papers(name: str) -> None:
+def test_sizes_and_repeats_equal_the_papers(name: str) -> None:
     environment = make(f"dmc/{name}")
     domain, task = dmc.find(f"dmc/{name}") or ("", "")
     repeat = resolve("sac", f"dmc/{name}").action_repeat
@@ -161,7 +161,7 @@ def test_sizes_and_repeats_are_the_papers(name: str) -> None:
 
 
 @pytest.mark.parametrize(("domain", "task"), TASKS)
-def test_an_episode_depends_on_its_seed_and_actions_alone(domain: str, task: str) -> None:
+def test_episode_is_determined_by_seed_and_actions(domain: str, task: str) -> None:
     count = 10 if domain == "dog" else 30
     fresh, used = dmc.make(f"dmc/{domain}-{task}"), dmc.make(f"dm_control/{domain}-{task}-v0")
     first = roll(fresh, 3, count)
@@ -176,7 +176,7 @@ def test_an_episode_depends_on_its_seed_and_actions_alone(domain: str, task: str
     assert np.abs([fresh.action_space.low, fresh.action_space.high]).max() <= 10
 
 
-def test_episodes_are_the_same_in_another_silent_process() -> None:
+def test_episodes_repeat_in_another_silent_process() -> None:
     names = ("dmc/cheetah-run", "dm_control/quadruped-escape-v0", "dmc/fish-swim", "dmc/lqr-lqr_6_2")
     other = python(DIGEST, *names)
     assert other.stdout.split() == [digest(name) for name in names]
@@ -205,7 +205,7 @@ def test_seeds() -> None:
         ("walker", "walk", 200),
     ],
 )
-def test_every_number_is_shimmys(domain: str, task: str, count: int) -> None:
+def test_steps_equal_shimmys(domain: str, task: str, count: int) -> None:
     ours, shimmys = dmc.make(f"dmc/{domain}-{task}"), through_shimmy(domain, task)
     assert ours.action_space == shimmys.action_space
     expected = shimmys.reset(seed=5)[0]
@@ -231,11 +231,11 @@ def test_episodes_are_truncated_after_1000_frames(name: str) -> None:
             env.step(np.zeros(1))
 
 
-def test_a_task_that_is_over_terminates() -> None:
+def test_lqr_terminates_at_the_goal() -> None:
     env: Any = dmc.make("dmc/lqr-lqr_2_1")
     env.reset(seed=0)
     np.testing.assert_array_equal(env.action_space.high, [10])
-    with env._physics.reset_context():  # to where the regulator is to bring it
+    with env._physics.reset_context():  # move it to the goal
         env._physics.data.qpos[:] = 0
     assert env.step(np.zeros(1))[2:4] == (True, False)
     with pytest.raises(gymnasium.error.ResetNeeded):
@@ -243,7 +243,7 @@ def test_a_task_that_is_over_terminates() -> None:
 
 
 @pytest.mark.parametrize("task", ["lqr_2_1", "lqr_6_2"])
-def test_the_bounds_of_lqr_leave_room_for_its_optimal_controller(task: str) -> None:
+def test_lqr_bounds_contain_optimal_actions(task: str) -> None:
     env: Any = dmc.make(f"dmc/lqr-{task}")
     _, gain, _ = importlib.import_module("dm_control.suite.lqr_solver").solve(env._env)
     largest = []
@@ -257,7 +257,7 @@ def test_the_bounds_of_lqr_leave_room_for_its_optimal_controller(task: str) -> N
 
 @pytest.mark.filterwarnings("ignore:The 'warn' function is deprecated")  # by which dm_control logs
 @pytest.mark.parametrize("value", [np.nan, 1e30])
-def test_invalid_states_are_dm_controls(value: float, in_tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_states_raise_as_dm_control(value: float, in_tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ours: Any = dmc.make("dmc/lqr-lqr_2_1")
     bare = simulator("lqr", "lqr_2_1")
     ours.reset(seed=0)
@@ -269,7 +269,7 @@ def test_invalid_states_are_dm_controls(value: float, in_tmp_path: Path, caplog:
         messages.append((type(caught.value), str(caught.value)))
     assert messages[0] == messages[1]
     ours.reset(seed=0)
-    ours.step(np.zeros(1))  # what was wrong before is not held against it
+    ours.step(np.zeros(1))  # earlier warnings do not count
     with ours._physics.suppress_physics_errors():
         ours.step(np.array([value]))
     assert messages[0][1] in caplog.text
@@ -282,18 +282,19 @@ def test_invalid_states_are_dm_controls(value: float, in_tmp_path: Path, caplog:
 
 @pytest.mark.filterwarnings("ignore:.*WARN")  # that observations have no bounds
 @pytest.mark.parametrize("name", ["cheetah-run", "quadruped-escape", "finger-turn_easy", "lqr-lqr_6_2"])
-def test_gymnasium_has_no_complaint(name: str) -> None:
+def test_gymnasium_checker_passes(name: str) -> None:
     check_env(dmc.make(f"dmc/{name}"), skip_render_check=True)
     check_env(ActionRepeat(dmc.make(f"dmc/{name}"), 4), skip_render_check=True)
 
 
-def test_check_env_has_only_notes() -> None:
+def test_check_env_has_only_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "SECONDS", 60.0)  # enough for all steps on a busy machine
     findings = checking.check("dmc/cheetah-run")
     assert [finding.level for finding in findings] == ["note"] * 3
     assert "5 episodes of 1000 to 1000 steps, 0 terminated" in findings[1].what
 
 
-def test_the_spec_makes_the_same_environment() -> None:
+def test_spec_makes_the_same_environment() -> None:
     env = dmc.make("dmc/fish-upright")
     assert env.spec is not None
     assert roll(gymnasium.make(env.spec), 1, 20) == roll(env, 1, 20)
@@ -307,7 +308,7 @@ def can_draw() -> bool:
 
 
 @pytest.mark.skipif(not can_draw(), reason="no OpenGL")
-def test_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_render(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = make("dmc/cheetah-run", render_mode="rgb_array")
     environment.reset(0)
     before = environment.render()
@@ -319,9 +320,9 @@ def test_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment.env.metadata["render_fps"] == 100
     environment.close()
 
-    terrain = dmc.make("dmc/quadruped-escape", render_mode="rgb_array", width=84, height=84)
+    terrain = dmc.make("dmc/quadruped-escape", render_mode="rgb_array")
     assert roll(terrain, 0, 5) == roll(dmc.make("dmc/quadruped-escape"), 0, 5)
-    assert terrain.render().shape == (84, 84, 3)  # type: ignore[union-attr]
+    assert terrain.render().shape == (240, 320, 3)  # type: ignore[union-attr]
     terrain.close()
 
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
@@ -331,7 +332,7 @@ def test_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     shown.close()
 
 
-def test_what_cannot_be_drawn() -> None:
+def test_invalid_render_modes() -> None:
     env = dmc.make("dmc/cheetah-run")
     assert env.render() is None
     with pytest.raises(ValueError, match="rgb_array or none, not 'ansi'"):
@@ -339,10 +340,10 @@ def test_what_cannot_be_drawn() -> None:
 
 
 @pytest.mark.skipif(not can_draw(), reason="no OpenGL")
-def test_pictures_are_made_without_a_word() -> None:
+def test_rendering_prints_nothing() -> None:
     code = """
-from smrl.envs import dmc
-env = dmc.make("dmc/walker-walk", render_mode="rgb_array")  # and not closed
+from smrl.envs.suites import dmc
+env = dmc.make("dmc/walker-walk", render_mode="rgb_array")  # never closed
 env.reset(seed=0)
 print(env.render().mean() > 10)
 """
@@ -350,16 +351,16 @@ print(env.render().mean() > 10)
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
-def test_training_needs_nothing_to_draw_with() -> None:
-    # dm_control cannot have EGL then, and fails to look for OSMesa where that is not installed either.
+def test_training_without_renderer() -> None:
+    # With this variable dm_control cannot use EGL, and it fails if OSMesa is not installed.
     done = python(DIGEST, "dmc/quadruped-escape", PYOPENGL_PLATFORM="osmesa")
     assert (done.stdout.strip(), done.stderr) == (digest("dmc/quadruped-escape"), "")
 
 
-def test_a_wrong_backend_is_named() -> None:
+def test_invalid_backend() -> None:
     code = """
 import sys
-from smrl.envs import dmc
+from smrl.envs.suites import dmc
 assert "dm_control" not in sys.modules
 try:
     dmc.make("dmc/walker-walk")
@@ -373,49 +374,7 @@ except dmc.SmrlError as error:
     assert messages.endswith("choose another MUJOCO_GL than 'opengl': egl, osmesa, glfw or off\n")
 
 
-class Counting(broken_envs.Toy):
-    """Rewards 1, 2, 3, …; over at step ``at``."""
-
-    metadata = {"render_modes": [], "render_fps": 60}  # noqa: RUF012
-
-    def __init__(self, at: int, terminates: bool) -> None:
-        super().__init__(at)
-        self.terminates = terminates
-
-    def step(self, action: Any) -> Any:
-        assert self.steps < self.at
-        obs, *_ = super().step(action)
-        ends = (self.terminates, not self.terminates) if self.due else (False, False)
-        return obs, self.steps, *ends, {"step": self.steps}
-
-
-@pytest.mark.parametrize("terminates", [True, False])
-def test_actions_are_repeated(terminates: bool) -> None:
-    env = ActionRepeat(Counting(10, terminates), 4)
-    end = (terminates, not terminates)
-    for _ in range(2):
-        env.reset(seed=0)
-        assert env.frames == 0
-        steps = []
-        for _ in range(3):
-            *_, reward, terminated, truncated, info = env.step(np.zeros(1))
-            steps.append((reward, terminated, truncated, info))
-            assert env.frames == info["frames"]
-        assert steps == [
-            (1 + 2 + 3 + 4, False, False, {"step": 4, "frames": 4}),
-            (5 + 6 + 7 + 8, False, False, {"step": 8, "frames": 4}),
-            (9 + 10, *end, {"step": 10, "frames": 2}),
-        ]
-    assert env.metadata["render_fps"] == 15
-    assert env.unwrapped.metadata["render_fps"] == 60
-
-
-def test_a_repeat_of_none_is_refused() -> None:
-    with pytest.raises(SmrlError, match="an action is done at least once, not 0 times"):
-        ActionRepeat(broken_envs.Toy(), 0)
-
-
-def test_repeated_steps_are_the_frames_of_the_task() -> None:
+def test_action_repeat_equals_repeated_steps() -> None:
     bare, repeated = dmc.make("dmc/reacher-easy"), ActionRepeat(dmc.make("dmc/reacher-easy"), 3)
     repeated.reset(seed=0)
     bare.reset(seed=0)

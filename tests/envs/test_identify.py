@@ -14,8 +14,8 @@ import gymnasium
 import pytest
 from broken_envs import Toy
 
-from smrl.envs.make import identify, make
-from smrl.envs.source import digest
+from smrl.envs.identify import digest, identify
+from smrl.envs.make import make
 from smrl.errors import SmrlError
 
 NAMES = iter(f"identified_{number}" for number in range(10_000))
@@ -23,7 +23,7 @@ NAMES = iter(f"identified_{number}" for number in range(10_000))
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """Writes a module and imports it."""
+    """Return a function that writes a module and imports it."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def write(code: str) -> ModuleType:
@@ -34,7 +34,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return write
 
 
-def test_an_id_is_its_own_name() -> None:
+def test_ids_identify_themselves() -> None:
     assert identify("Pendulum-v1") == ("Pendulum-v1", None)
     assert identify("broken_envs:Toy") == ("broken_envs:Toy", None)
 
@@ -47,7 +47,7 @@ def test_an_id_is_its_own_name() -> None:
         (Toy.of_spaces, "broken_envs:Toy.of_spaces"),
     ],
 )
-def test_what_can_be_imported_is_named_by_its_module(env: Any, name: str) -> None:
+def test_importable_objects_are_named_by_module(env: Any, name: str) -> None:
     found, source = identify(env)
     assert found == name
     assert source is not None
@@ -106,7 +106,7 @@ def compiled(code: str, name: str) -> Any:
     return space[name]
 
 
-def test_without_source_the_compiled_code_counts() -> None:
+def test_digest_of_compiled_code() -> None:
     first = digest(compiled(CLASS, "Env"))
     assert first is not None
     assert digest(compiled("\n\n" + CLASS, "Env")) == first
@@ -117,9 +117,9 @@ def test_without_source_the_compiled_code_counts() -> None:
     assert digest(compiled("# moved\n" + FIRST, "make")) == functions[0]
 
 
-def test_the_digest_of_compiled_code_is_the_same_in_another_process() -> None:
-    """Scripts that Python reads from a pipe have no source; the order of sets changes from process to process."""
-    program = f"from smrl.envs.make import identify\n{CLASS}\nprint(identify(Env))"
+def test_digest_of_compiled_code_repeats_in_another_process() -> None:
+    """A script from a pipe has no source, and the order of sets differs between processes."""
+    program = f"from smrl.envs.identify import identify\n{CLASS}\nprint(identify(Env))"
     messages = {
         subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, check=True).stdout
         for _ in range(4)
@@ -128,14 +128,14 @@ def test_the_digest_of_compiled_code_is_the_same_in_another_process() -> None:
     assert messages.pop().startswith("('__main__:Env', '")
 
 
-def test_a_function_of_the_running_script_is_named_main(tmp_path: Path) -> None:
+def test_function_of_the_script_is_named_main(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text("from smrl.envs.make import identify\ndef mine():\n  return 1\nprint(identify(mine))")
+    script.write_text("from smrl.envs.identify import identify\ndef mine():\n  return 1\nprint(identify(mine))")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     assert re.fullmatch(r"\('__main__:mine', '[0-9a-f]{16}'\)\n", done.stdout)
 
 
-def test_a_spawned_process_names_a_function_of_the_script_as_the_script_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spawned_process_uses_the_name_main(monkeypatch: pytest.MonkeyPatch) -> None:
     module: Any = ModuleType("__mp_main__")
     exec(FIRST, module.__dict__)
     monkeypatch.setitem(sys.modules, "__mp_main__", module)
@@ -143,7 +143,7 @@ def test_a_spawned_process_names_a_function_of_the_script_as_the_script_does(mon
 
 
 @pytest.mark.parametrize("env", [max, dict])
-def test_what_is_written_in_c_has_no_digest(env: Any) -> None:
+def test_c_functions_have_no_digest(env: Any) -> None:
     assert identify(env) == (f"builtins:{env.__name__}", None)
 
 
@@ -203,20 +203,18 @@ NAMELESS = [
     nested(),
     closing_over(3),
     decorated,
-    decorated_plain,  # bears the name of another function
+    decorated_plain,  # has the name of another function
 ]
 
 
 @pytest.mark.parametrize("env", NAMELESS, ids=lambda env: getattr(env, "__qualname__", type(env).__name__))
-def test_what_has_no_name_needs_one(env: Any) -> None:
-    with pytest.raises(
-        SmrlError, match=r'has no name by which its run could be found again: give it one by env_name="…"'
-    ):
+def test_nameless_functions_need_env_name(env: Any) -> None:
+    with pytest.raises(SmrlError, match=r'has no name by which its run could be found again: pass env_name="…"'):
         identify(env)
     assert identify(env, "my-task") == ("my-task", None)
 
 
-def test_a_name_is_not_doubted_by_a_digest() -> None:
+def test_env_name_replaces_the_digest() -> None:
     assert identify(Toy, "my-task") == ("my-task", None)
 
 
@@ -227,7 +225,7 @@ def test_a_name_is_not_doubted_by_a_digest() -> None:
         (Toy, "  ", "env_name must be a name"),
         (Toy, "a\nb", "env_name must be a name"),
         (Toy, 3, "env_name must be a name such as 'my-pendulum', not 3"),
-        (Toy, "Pendulum-v1", "env_name 'Pendulum-v1' is the id of another environment: choose a name of your own"),
+        (Toy, "Pendulum-v1", "env_name 'Pendulum-v1' is the id of another environment: choose a different name"),
         (Toy, "dmc/cheetah-run", "env_name 'dmc/cheetah-run' is the id of another environment"),
         (
             "Pendulum-v1",
@@ -238,7 +236,7 @@ def test_a_name_is_not_doubted_by_a_digest() -> None:
         (gymnasium.make("Pendulum-v1"), "mine", "by a function that makes it, not by <TimeLimit"),
     ],
 )
-def test_unfit_names_are_refused(env: Any, name: Any, message: str) -> None:
+def test_invalid_names(env: Any, name: Any, message: str) -> None:
     with pytest.raises(SmrlError) as caught:
         identify(env, name)
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""MuJoCo's warnings, in processes of their own: a handler is set once per process."""
+"""MuJoCo's warnings, in separate processes because a handler is set once per process."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 
-# A hinge whose model has a deprecated attribute, and which a step makes unstable if it is told to.
+# A hinge whose model has a deprecated attribute, and which a step makes unstable on request.
 PROGRAM = """
 import sys
 import gymnasium
@@ -52,7 +52,7 @@ UNSTABLE = "MuJoCo: Nan, Inf or huge value in QVEL at DOF 0. The simulation is u
 
 
 def messages(code: str, folder: Path, *options: str) -> str:
-    """What a program says on standard error; it must write no file."""
+    """Return what a program writes to standard error, and require that it creates no file."""
     done = subprocess.run(
         [sys.executable, *options, "-c", PROGRAM + code],
         cwd=folder,
@@ -75,17 +75,17 @@ def test_deprecated_models_write_no_file(env: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("env", ["lambda: Hinge(unstable=True)", "lambda: gymnasium.make('Hinge-v0', unstable=True)"])
-def test_unstable_simulations_are_told_once(env: str, tmp_path: Path) -> None:
-    assert messages(f"episodes({env})", tmp_path, "-W", "error") == f"{UNSTABLE} (said once per process)\n"
+def test_unstable_simulations_are_logged_once(env: str, tmp_path: Path) -> None:
+    assert messages(f"episodes({env})", tmp_path, "-W", "error") == f"{UNSTABLE} (reported once per process)\n"
 
 
-def test_deprecations_are_told_to_whoever_asks(tmp_path: Path) -> None:
-    told = messages("import logging\nlogging.basicConfig(level='INFO')\nepisodes(Hinge)\nepisodes(Hinge)", tmp_path)
-    ours = [line for line in told.splitlines() if "smrl" in line]  # PyOpenGL, where MuJoCo found EGL, logs too
-    assert [line.count("MuJoCo: compiler attribute 'settotalmass' is deprecated") for line in ours] == [1], told
+def test_deprecations_are_logged_as_information(tmp_path: Path) -> None:
+    logged = messages("import logging\nlogging.basicConfig(level='INFO')\nepisodes(Hinge)\nepisodes(Hinge)", tmp_path)
+    ours = [line for line in logged.splitlines() if "smrl" in line]  # PyOpenGL logs as well if MuJoCo uses EGL
+    assert [line.count("MuJoCo: compiler attribute 'settotalmass' is deprecated") for line in ours] == [1], logged
 
 
-def test_a_handler_that_fails_ends_nothing(tmp_path: Path) -> None:
+def test_failing_log_handler_is_ignored(tmp_path: Path) -> None:
     code = """
 import logging
 class Failing(logging.Handler):
@@ -97,7 +97,7 @@ episodes(lambda: Hinge(unstable=True))
     assert messages(code, tmp_path) == ""
 
 
-def test_a_handler_of_the_user_is_left_alone(tmp_path: Path) -> None:
+def test_users_handler_is_kept(tmp_path: Path) -> None:
     code = """
 import mujoco
 mujoco.set_mju_user_warning(lambda message: print(message[:20], file=sys.stderr))
@@ -106,8 +106,8 @@ episodes(lambda: Hinge(unstable=True), count=2)
     assert messages(code, tmp_path) == "compiler attribute '\nNan, Inf or huge val\nNan, Inf or huge val\n"
 
 
-def test_dm_control_tells_by_itself(tmp_path: Path) -> None:
+def test_dm_control_keeps_its_handler(tmp_path: Path) -> None:
     pytest.importorskip("dm_control", reason="needs the extra dmc")
     assert messages("episodes('HalfCheetah-v4')\nepisodes('dmc/cheetah-run')", tmp_path) == ""
-    told = messages("episodes('dmc/cheetah-run')\nepisodes(lambda: Hinge(unstable=True))", tmp_path)
-    assert "The simulation is unstable" in told
+    logged = messages("episodes('dmc/cheetah-run')\nepisodes(lambda: Hinge(unstable=True))", tmp_path)
+    assert "The simulation is unstable" in logged

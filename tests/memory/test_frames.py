@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from smrl.envs.environment import Environment
-from smrl.envs.stack import NEW_LIFE, FrameStack
+from smrl.envs.wrappers import NEW_LIFE, FrameStack
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay, Windows
 from smrl.types import ArraySpec, Continuous, Discrete, Spec

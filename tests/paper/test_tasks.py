@@ -54,7 +54,7 @@ def test_lists_of_the_suite_are_subsets_of_dmc(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in LISTS if name not in LATER])
 def test_all_tasks_can_be_made_by_the_ids_that_smrl_lists(name: str) -> None:
     family = FAMILIES[name.partition("-")[0]]
-    if not catalogue.FAMILIES[family].is_there:
+    if not catalogue.FAMILIES[family].is_installed:
         pytest.skip("is an extra")
     assert set(find(name).tasks) <= set(catalogue.ids(family)), "other spellings would be other runs"
     for task in find(name).tasks if name in FAMILIES else ():  # the others are among these

@@ -1,4 +1,4 @@
-"""Catch: a ball falls through an image of 10×10 pixels, and a paddle at the bottom is to be under it."""
+"""Catch: a ball falls through an image of 10×10 pixels and must be caught by a paddle at the bottom."""
 
 from typing import Any
 
@@ -6,17 +6,18 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from smrl.envs.wrappers import Reset, Step
+
 SIZE = 10  # pixels in each direction
-ZOOM = 16  # of a picture for people
+ZOOM = 16  # magnification of rendered pictures
 BRIGHT = 255
 
 
 class Catch(gymnasium.Env[np.ndarray, Any]):
-    """The ball lands after nine steps, for a reward of 1 if caught and -1 if not.
+    """Move the paddle under the ball, which lands after nine steps: the reward is 1 if it is caught and -1 if not.
 
-    Actions: 0 left, 1 stay, 2 right; or a number that is rounded to -1 left, 0 stay, 1 right.
-
-    It starts in a random column, and every column can be reached in time.
+    Discrete actions are 0 left, 1 stay, 2 right. A continuous action is rounded to -1 left, 0 stay, 1 right. The ball
+    starts in a random column, and the paddle can reach every column in time.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
@@ -27,16 +28,14 @@ class Catch(gymnasium.Env[np.ndarray, Any]):
         self.render_mode = render_mode
         self._row = self._column = self._paddle = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
         """Drop a ball."""
         super().reset(seed=seed)
         self._row, self._column, self._paddle = 0, int(self.np_random.integers(SIZE)), SIZE // 2
         return self._image(), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Move the paddle; the ball falls by one pixel."""
+    def step(self, action: Any) -> Step:
+        """Move the paddle and let the ball fall by one pixel."""
         move = int(action) - 1 if isinstance(self.action_space, Discrete) else round(float(action[0]))
         self._paddle = min(max(self._paddle + move, 0), SIZE - 1)
         self._row += 1
@@ -45,7 +44,7 @@ class Catch(gymnasium.Env[np.ndarray, Any]):
         return self._image(), reward, has_landed, False, {}
 
     def render(self) -> Any:
-        """The image, large and in grey."""
+        """Return the image, magnified and in RGB."""
         return np.kron(self._image(), np.ones((ZOOM, ZOOM, 3), np.uint8)) if self.render_mode else None
 
     def _image(self) -> np.ndarray:

@@ -20,7 +20,7 @@ FAR = float(np.finfo(np.float32).max)
 
 
 class Grid(Toy):
-    """Observations of 2×2, actions of 2×1 with bounds of their own, a reward and flags that are NumPy's."""
+    """Observations of 2×2, actions of 2×1 with different bounds, reward and flags of NumPy types."""
 
     def __init__(self) -> None:
         low, high = np.array([[0.0], [-3.0]]), np.array([[10.0], [1.0]])
@@ -58,8 +58,8 @@ PENDULUM = vector(3, Continuous(1, (-2.0,), (2.0,), (1,)))
     ("env", "name", "spec"),
     [
         ("Pendulum-v1", "Pendulum-v1", PENDULUM),
-        ("Hopper-v4", "Hopper-v4", HOPPER),  # would warn of its age
-        ("Hopper", "Hopper-v5", HOPPER),  # would warn of the choice
+        ("Hopper-v4", "Hopper-v4", HOPPER),  # Gymnasium warns about its age
+        ("Hopper", "Hopper-v5", HOPPER),  # Gymnasium warns about the chosen version
         ("broken_envs:Broken/Toy-v0", "Broken/Toy-v0", vector(2, UNIT)),
         ("broken_envs:Toy", "Toy", vector(2, UNIT)),
         ("broken_envs:make_toy", "Toy", vector(2, UNIT)),
@@ -100,7 +100,7 @@ REJECTED = [
     (lambda: None, "must return a gymnasium.Env, it returned None"),
     (lambda size: Toy(size), "missing a required argument: 'size'"),
     (3, "not by 3"),
-    (Secretive, "Secretive fails to tell its spaces, by ZeroDivisionError: division by zero"),
+    (Secretive, "Secretive failed to return its spaces, with ZeroDivisionError: division by zero"),
     ("broken_envs:mak_toy", "the module 'broken_envs' has no 'mak_toy'; did you mean make_toy?"),
     ("broken_envs:LIMIT", "by a function that makes it, not by 50"),
     ("__main__:make_env", "make_env is not in the running program: move it into a module of its own"),
@@ -137,7 +137,7 @@ REJECTED = [
 
 
 @pytest.mark.parametrize(("env", "message"), REJECTED)
-def test_make_rejects_in_one_sentence(env: Any, message: str) -> None:
+def test_make_error_messages(env: Any, message: str) -> None:
     with pytest.raises(SmrlError) as caught:
         make(env)
     assert message in str(caught.value)
@@ -198,7 +198,7 @@ def test_grid_is_flattened_and_its_actions_scaled() -> None:
 
 
 @pytest.mark.parametrize("name", ["Hopper-v4", "Pendulum-v1", "CartPole-v1"])
-def test_steps_are_those_of_the_bare_environment(name: str) -> None:
+def test_steps_equal_the_bare_environments(name: str) -> None:
     environment, bare = make(name), make(name).env
     np.testing.assert_array_equal(environment.reset(7), np.float32(bare.reset(seed=7)[0]))
     decode = environment.spec.action.decoder()
@@ -210,7 +210,7 @@ def test_steps_are_those_of_the_bare_environment(name: str) -> None:
 
 
 class Recording(Toy):
-    """Keeps the actions that it was given."""
+    """Record the actions."""
 
     def __init__(self, actions: gymnasium.Space[Any]) -> None:
         super().__init__(actions=actions)
@@ -233,7 +233,7 @@ def test_discrete_actions_count_from_the_start_of_their_space() -> None:
 
 
 @pytest.mark.parametrize("high", [1.0, 3.0])
-def test_a_box_without_axes_is_given_a_number(high: float) -> None:
+def test_box_without_axes(high: float) -> None:
     toy = Recording(Box(-high, high, (), np.float64))
     environment = make(lambda: toy)
     environment.reset(0)
@@ -257,7 +257,7 @@ def test_entries_are_flattened_with_a_note() -> None:
     assert make(Toy).notes == ()
 
 
-def test_images_are_copied_as_they_are() -> None:
+def test_images_are_copied_unchanged() -> None:
     environment, bare = make(broken_envs.Image), broken_envs.Image()
     seen = [environment.reset(1), *(environment.step(np.ones(1, np.float32))[0] for _ in range(2))]
     wanted = [bare.reset(seed=1)[0].copy(), *(bare.step(np.ones(1, np.float32))[0].copy() for _ in range(2))]
@@ -265,10 +265,10 @@ def test_images_are_copied_as_they_are() -> None:
     assert len({obs.tobytes() for obs in seen}) == 3
 
 
-def test_neither_observation_nor_action_is_changed_later() -> None:
+def test_observations_and_actions_are_copied() -> None:
     environment = make(broken_envs.LiveArray)
     action = np.array([0.5], np.float32)
-    action.flags.writeable = False  # as are the arrays that JAX hands over
+    action.flags.writeable = False  # like arrays from JAX
     seen = [environment.reset(0), *(environment.step(action)[0] for _ in range(3))]
     assert len({obs.tobytes() for obs in seen}) == 4
 
@@ -297,7 +297,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("env", "message"), FAULTS)
-def test_faults_are_named_in_one_sentence(env: Any, message: str) -> None:
+def test_fault_messages(env: Any, message: str) -> None:
     environment = make(env)
     with pytest.raises(EnvironmentFault) as caught:  # noqa: PT012
         for seed in range(2):
@@ -310,7 +310,7 @@ def test_faults_are_named_in_one_sentence(env: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize("reward", [1e39, -np.inf, np.nan, np.float32(np.nan), "1", [1.0], 1j])
-def test_no_reward_but_a_finite_number(reward: Any) -> None:
+def test_invalid_rewards(reward: Any) -> None:
     environment = make(Toy)
     environment.reset(0)
     environment.env.rewarded = lambda _: reward  # type: ignore[attr-defined]
@@ -326,7 +326,7 @@ def test_large_but_finite_values_pass() -> None:
     assert environment.step(np.zeros(1, np.float32))[1] == -3.0
 
 
-def test_a_diverged_policy_is_not_blamed_on_the_environment() -> None:
+def test_fault_message_of_a_diverged_policy() -> None:
     environment = make(Toy)
     environment.reset(0)
     with pytest.raises(EnvironmentFault, match="not the environment but the policy has diverged"):

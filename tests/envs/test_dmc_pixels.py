@@ -1,4 +1,4 @@
-"""The DeepMind Control suite in images."""
+"""The DeepMind Control suite observed in images."""
 
 import hashlib
 import importlib
@@ -14,9 +14,9 @@ from test_dmc import TASKS, python
 
 from smrl.envs.environment import Environment
 from smrl.envs.make import make
-from smrl.envs.repeat import ActionRepeat
-from smrl.envs.suites import dmc, pixels
-from smrl.envs.suites.pixels import Pixels
+from smrl.envs.suites import dmc
+from smrl.envs.suites.dmc import Pixels
+from smrl.envs.wrappers import ActionRepeat
 from smrl.errors import SmrlError
 from smrl.settings import make_settings
 from smrl.types import ArraySpec, Continuous
@@ -26,7 +26,7 @@ if importlib.import_module("dm_control._render").BACKEND is None:
 
 DIGEST = """
 import sys
-from test_pixels import digest
+from test_dmc_pixels import digest
 print(digest(sys.argv[1]))
 """
 
@@ -51,15 +51,14 @@ def test_observations_are_stacks_of_three_images() -> None:
     assert environment.spec.obs == ArraySpec((84, 84, 9), "uint8", 3)
     assert isinstance(environment.spec.action, Continuous)
     assert environment.spec.action.size == 2
-    draw = bare.camera(84, shadows=False)  # type: ignore[attr-defined]
-    bare.reset(seed=5)
-    images = [draw()] * 3
+    drawn = Pixels(bare)
+    images = [drawn.reset(seed=5)[0]] * 3
     np.testing.assert_array_equal(environment.reset(5), np.concatenate(images, axis=-1))
     assert images[0].std() > 10
     for action in environment.spec.action.random(np.random.default_rng(0), 10):
         obs, reward, *_ = environment.step(action)
         rewards = [float(bare.step(action)[1]) for _ in range(2)]
-        images.append(draw())
+        images.append(drawn.observation(None))
         np.testing.assert_array_equal(obs, np.concatenate(images[-3:], axis=-1))
         assert reward == sum(rewards)
     assert len({image.tobytes() for image in images}) == 11
@@ -78,7 +77,7 @@ def test_an_action_repeat_draws_one_image() -> None:
 
 
 @pytest.mark.parametrize("name", ["dmc-pixels/walker-walk", "dmc-pixels/quadruped-escape"])
-def test_an_episode_depends_on_its_seed_and_actions_alone(name: str) -> None:
+def test_episode_is_determined_by_seed_and_actions(name: str) -> None:
     first = digest(name)
     other = make(name, action_repeat=2, image_size=40)
     for seed in (4, 5):
@@ -91,27 +90,27 @@ def test_an_episode_depends_on_its_seed_and_actions_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize(("domain", "task"), dict(TASKS).items())
-def test_every_domain_can_be_drawn(domain: str, task: str) -> None:
+def test_every_domain_renders(domain: str, task: str) -> None:
     environment = make(f"dmc-pixels/{domain}-{task}", image_size=32)
     obs = environment.reset(0)
     assert (obs.shape, environment.name) == ((32, 32, 9), f"dmc-pixels/{domain}-{task}")
-    assert obs.std() > 2, "an image shows something"
+    assert obs.std() > 2, "the image is not empty"
     environment.close()
 
 
-def test_the_camera_is_drq_v2s() -> None:
-    """The first one of a task, and of the quadruped the third."""
+def test_camera_equals_drq_v2s() -> None:
+    """It is the first camera of a task, and the third of the quadruped."""
     for name, camera in {"quadruped-walk": 2, "walker-walk": 0}.items():
         environment, bare = make(f"dmc-pixels/{name}"), dmc.make(f"dmc/{name}", render_mode="rgb_array")
         bare.reset(seed=0)
         wanted = bare._physics.render(84, 84, camera_id=camera)  # type: ignore[attr-defined]
         difference = np.abs(environment.reset(0)[..., :3].astype(float) - wanted)
-        assert np.median(difference) < 15, "but for the shadows"
+        assert np.median(difference) < 15, "images differ only in shadows"
         environment.close()
         bare.close()
 
 
-def test_shadows_are_a_choice() -> None:
+def test_shadows_option() -> None:
     images = []
     for shadows in (False, True):
         env = Pixels(dmc.make("dmc/walker-walk", render_mode="rgb_array"), shadows=shadows)
@@ -122,14 +121,14 @@ def test_shadows_are_a_choice() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 84, 700])
-def test_any_size(size: int) -> None:
-    """Some are larger than the buffer that a model asks for."""
+def test_image_sizes(size: int) -> None:
+    """Some sizes are larger than the buffer that the model requests."""
     environment = make("dmc-pixels/cartpole-swingup", image_size=size)
     assert environment.reset(0).shape == (size, size, 9)
     environment.close()
 
 
-def test_a_video_is_larger_than_the_images() -> None:
+def test_render_is_independent_of_image_size() -> None:
     environment = make("dmc-pixels/cheetah-run", render_mode="rgb_array", image_size=20)
     environment.reset(0)
     before = environment.render()
@@ -141,7 +140,7 @@ def test_a_video_is_larger_than_the_images() -> None:
     environment.close()
 
 
-def test_wrong_names_are_answered_in_one_sentence() -> None:
+def test_unknown_names() -> None:
     with pytest.raises(
         SmrlError, match=r"no environment 'dmc-pixels/walkr-walk'; did you mean dmc-pixels/walker-walk\?"
     ):
@@ -151,30 +150,30 @@ def test_wrong_names_are_answered_in_one_sentence() -> None:
 
 
 @pytest.mark.parametrize("env", ["dmc/walker-walk", "Pendulum-v1", "smrl/Catch-v0"])
-def test_only_images_that_are_made_have_a_size(env: str) -> None:
+def test_image_size_needs_drawn_images(env: str) -> None:
     with pytest.raises(SmrlError, match="has no images whose size could be chosen: leave image_size out"):
         make(env, image_size=48)
 
 
-def test_the_size_is_a_setting() -> None:
+def test_image_size_setting() -> None:
     settings = make_settings("sac", "dmc-pixels/walker-walk", image_size=48)
     assert settings.env_options["image_size"] == 48
     with pytest.raises(SmrlError, match="image_size must be a whole number of at least 1 or None, not 0"):
         make_settings("sac", "dmc-pixels/walker-walk", image_size=0)
 
 
-def test_images_are_not_padded() -> None:
-    message = "no zeros can be appended to the images that dmc-pixels/walker-walk observes"
+def test_images_cannot_be_padded() -> None:
+    message = "zeros cannot be appended to the images that dmc-pixels/walker-walk observes"
     with pytest.raises(SmrlError, match=message):
         make("dmc-pixels/walker-walk", pad_observations=3)
 
 
 DRAW = """
 import sys
-from smrl.envs import renderer
 from smrl.envs.make import make
+from smrl.envs.suites import dmc
 from smrl.errors import SmrlError
-renderer.PREFERRED = tuple(sys.argv[1:])
+dmc.RENDERERS = tuple(sys.argv[1:])
 make("dmc/walker-walk").reset(0)
 try:
     environment = make("dmc-pixels/walker-walk", image_size=32)
@@ -185,9 +184,9 @@ except SmrlError as error:
 """
 
 
-def test_without_a_renderer_the_packages_are_named() -> None:
-    reason = r"no images can be drawn (RuntimeError: No OpenGL rendering backend is available.)"
-    advice = "install a renderer of the system (Debian: apt-get install libegl1 libgl1 libosmesa6)"
+def test_error_without_renderer() -> None:
+    reason = "cannot draw images (RuntimeError: No OpenGL rendering backend is available.)"
+    advice = "install a system renderer (Debian: apt-get install libegl1 libgl1 libosmesa6)"
     done = python(DRAW)
     assert (done.stdout, done.stderr) == (f"{reason}: {advice}\n", "")
     done = python(DRAW, MUJOCO_GL="off")
@@ -195,14 +194,14 @@ def test_without_a_renderer_the_packages_are_named() -> None:
 
 
 @pytest.mark.skipif(find_library("OSMesa") is None, reason="needs OSMesa")
-def test_the_first_renderer_that_works_is_taken(tmp_path: Path) -> None:
-    """EGL without a driver, as in a container that sees no GPU, gives way to OSMesa."""
+def test_first_working_renderer_is_chosen(tmp_path: Path) -> None:
+    """OSMesa is used where EGL has no driver, as in a container without a GPU."""
     done = python(DRAW, "egl", "osmesa", __EGL_VENDOR_LIBRARY_DIRS=str(tmp_path))
     assert (done.stdout, done.stderr) == ("osmesa True\n", "")
 
 
-def test_the_sizes_are_drq_v2s() -> None:
-    assert (pixels.SIZE, pixels.STACK) == (84, 3)
+def test_defaults_equal_drq_v2s() -> None:
+    assert (dmc.SIZE, dmc.STACK) == (84, 3)
     env: gymnasium.Env[Any, Any] = Pixels(dmc.make("dmc/walker-walk", render_mode="rgb_array"))
     assert env.observation_space.shape == (84, 84, 3)
     env.close()

@@ -3,10 +3,14 @@
 A bound is part of a field's type (``steps: Count``), and its description becomes the sentence that a user reads.
 """
 
+import ast
 import contextlib
 import dataclasses
 import functools
+import inspect
+import itertools
 import math
+import textwrap
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -61,6 +65,33 @@ def describe(hint: Any) -> str:
     """
     *most, last = _alternatives(hint)
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def parse_number(text: str) -> float:
+    """Return a number from text: 1e6 is a whole number, as counts of steps are, but 1.0 is not.
+
+    >>> parse_number("1e6"), parse_number("1.0")
+    (1000000, 1.0)
+    """
+    with contextlib.suppress(ValueError):
+        return int(text)
+    number = float(text)
+    return int(number) if number.is_integer() and "." not in text else number
+
+
+def field_docs(kind: type[Any]) -> dict[str, str]:
+    """Return the docstrings under the fields of a dataclass by name, those of its base classes included."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        try:
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        except (OSError, TypeError, SyntaxError):  # built in, or typed into a console
+            continue
+        for node, following in itertools.pairwise(getattr(tree, "body", ())):
+            match node, following:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = inspect.cleandoc(text)
+    return found
 
 
 def _alternatives(hint: Any) -> list[str]:

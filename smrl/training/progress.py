@@ -57,7 +57,7 @@ class Unfailing:
 
     def notify(self, message: str) -> None:
         """Pass on a sentence."""
-        self._pass_on("say", message)
+        self._pass_on("notify", message)
 
     def _pass_on(self, name: str, *news: int | float | str) -> None:
         try:
@@ -228,7 +228,7 @@ class SentProgress:
 
     def notify(self, message: str) -> None:
         """Send a sentence."""
-        self._send("say", message)
+        self._send("notify", message)
 
     def fail(self, message: str) -> None:
         """Send why the run ends early."""

@@ -66,7 +66,7 @@ class Report:
             yield f"  processor   {self.config['cpu'] or 'unknown'}, {self.config['threads']} thread(s)"
         code = ", ".join(f"the {part} {name}" for part, name in self.code.items())
         yield f"  imports     {code or 'nothing but smrl' if self.config else 'unknown'}"
-        yield f"  state       {'whole' if self.is_whole else f'damaged; smrl repair {self.path} saves what it can'}"
+        yield f"  state       {'whole' if self.is_whole else f'damaged; smrl doctor {self.path} --repair'}"
         for part in self.parts:
             size = f"{part.files:,} file{'' if part.files == 1 else 's'}, {_in_bytes(part.size)}"
             yield f"  {part.name:<17} {size:<20} {'; '.join(part.damage) or 'whole'}"

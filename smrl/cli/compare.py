@@ -46,7 +46,7 @@ def run(words: Sequence[str]) -> None:
     *algorithms, env = _names(words)
     parser = Parser(USAGE, ABOUT)
     add_flags(parser, "", {"": Study})
-    add_settings(parser, words, algorithms, env, several=True)
+    add_settings(parser, words, algorithms, env, several=True, defaults={"reuse": "1 and the preset's"})
     add_flags(parser, "run options", {"": RunOptions}, {})
     values = parser.read(words)
     study, options = pop_into(Study, values), pop_into(RunOptions, values)

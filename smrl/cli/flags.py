@@ -38,12 +38,17 @@ def parse(words: Sequence[str], usage: str, kind: type[Kind]) -> Kind:
 
 
 def add_settings(
-    parser: Parser, words: Sequence[str], algorithms: Sequence[str], env: str, several: bool = False
+    parser: Parser,
+    words: Sequence[str],
+    algorithms: Sequence[str],
+    env: str,
+    several: bool = False,
+    defaults: Mapping[str, str] | None = None,
 ) -> None:
     """Add flags for a preset, for all settings of runs and for the hyperparameters of these algorithms.
 
-    The help shows the defaults for this environment with the first preset among the words. With ``several``, settings
-    take one or more values.
+    The help shows these ``defaults`` or else those for this environment with the first preset among the words. With
+    ``several``, settings take one or more values.
     """
     parser.description = f"{parser.description}\n\nAlgorithms: {', '.join(registry.names())}."
     if not algorithms:
@@ -52,12 +57,11 @@ def add_settings(
     parser.add_argument("--preset", nargs="+" if several else None, metavar="NAME", help=text)
     given, _ = parser.parse_known_args([word for word in words if word not in HELP])
     preset = getattr(given, "preset", "paper")
-    defaults = _shared_defaults(algorithms, env, preset if isinstance(preset, str) else preset[0])
-    defaults |= {"reuse": "1 and the preset's"} if several else {}
-    add_flags(parser, "settings", {"": Settings}, defaults, several)
+    shown = _shared_defaults(algorithms, env, preset if isinstance(preset, str) else preset[0]) | (defaults or {})
+    add_flags(parser, "settings", {"": Settings}, shown, several)
     if algorithms:
         configs = {name: registry.find(name).config for name in algorithms}
-        add_flags(parser, "hyperparameters", configs, defaults, several)
+        add_flags(parser, "hyperparameters", configs, shown, several)
 
 
 def add_flags(
@@ -147,7 +151,7 @@ def _value(name: str, hints: tuple[Any, ...], word: str) -> Any:
     for hint, value in itertools.product(hints, ((word,), literal, (literal,), word)):
         with contextlib.suppress(SmrlError):
             return convert(name, value, hint)
-    return convert(name, literal, hints[0])  # raises the error
+    return convert(name, literal, get_args(hints[0])[0] if get_origin(hints[0]) is tuple else hints[0])  # raises
 
 
 def _literal(word: str) -> Any:

@@ -5,9 +5,9 @@ import time
 import numpy as np
 
 from benchmarks.harness import Record, median_of, ratio
-from smrl.cli.tabular import Tabular, Task, settings_of, tables, title
+from smrl.paper.tabular.grid_world import GridTask
 from smrl.paper.tabular.learning import Settings, learn
-from smrl.paper.tabular.mdp import GridTask
+from smrl.paper.tabular.q_smr import Options, Task, settings_of, tables, title
 
 SECTION = "Tabular Q-learning and Q-SMR, five seeds at once, against a plain Python loop"
 CORES = (1,)
@@ -16,13 +16,13 @@ SEEDS, TURNS = 5, 3
 
 
 def measure(quick: bool) -> list[Record]:
-    command = Tabular(seeds=SEEDS)
-    return [record for task in command.tasks for reuse in command.reuse for record in compare(task, reuse, command)]
+    options = Options(seeds=SEEDS)
+    return [record for task in options.tasks for reuse in options.reuse for record in compare(task, reuse, options)]
 
 
-def compare(task: Task, reuse: int, command: Tabular) -> list[Record]:
+def compare(task: Task, reuse: int, options: Options) -> list[Record]:
     """Microseconds per training step, compiled and in the plain loop, in turns."""
-    settings, tasks = settings_of(command, task, reuse), tables(command, task)
+    settings, tasks = settings_of(options, task, reuse), tables(options, task)
     learn(tasks, settings, range(SEEDS))  # compiles
     compiled, plain = list[float](), list[float]()
     for _ in range(TURNS):
@@ -30,7 +30,7 @@ def compare(task: Task, reuse: int, command: Tabular) -> list[Record]:
         result = learn(tasks, settings, range(SEEDS))
         compiled.append((time.perf_counter() - began) / int(result.training_steps.sum()) * 1e6)
         plain.append(plain_loop(tasks if isinstance(tasks, GridTask) else tasks[0], settings, reuse) * 1e6)
-    name = f"{title(command, task)}, M = {reuse}"
+    name = f"{title(options, task)}, M = {reuse}"
     return [
         median_of(f"{name}: compiled", compiled, "µs/step"),
         median_of(f"{name}: plain loop", plain, "µs/step"),

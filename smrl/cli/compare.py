@@ -9,7 +9,7 @@ from smrl.cli.flags import HELP, add_flags, add_settings, leading_names, pop_int
 from smrl.errors import require
 from smrl.paper.tasks import LISTS
 from smrl.report.figures import learning_curves
-from smrl.report.table import comparison_table
+from smrl.report.tables import comparison_table
 from smrl.runs.atomic import writing
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions
@@ -71,7 +71,7 @@ def _names(words: Sequence[str]) -> list[str]:
         return names
     require(
         not HELP.isdisjoint(words),
-        f"begin with algorithms and an environment: smrl {USAGE}, such as "
-        f"smrl compare {' '.join(names) or 'sac td3'} Hopper-v4; the algorithms are {', '.join(known)}.",
+        f"begin with algorithms and an environment, such as smrl compare {' '.join(names) or 'sac td3'} Hopper-v4; "
+        f"the algorithms are {', '.join(known)}.",
     )
     return [*names, ""]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_a
 
 from smrl.algorithms import registry
 from smrl.cli.common import Parser
-from smrl.errors import SmrlError
+from smrl.errors import SmrlError, require
 from smrl.runs.identity import flat
 from smrl.settings import Settings
 from smrl.studies.presets import resolve
@@ -50,14 +50,19 @@ def add_settings(
     The help shows these ``defaults`` or else those for this environment with the first preset among the words. With
     ``several``, settings take one or more values.
     """
-    parser.description = f"{parser.description}\n\nAlgorithms: {', '.join(registry.names())}."
+    known = ", ".join(registry.names())
+    require(
+        bool(algorithms) or not HELP.isdisjoint(words), f"begin with an algorithm: {parser.usage}; it may be {known}."
+    )
+    parser.description = f"{parser.description}\n\nAlgorithms: {known}."
     if not algorithms:
         parser.description += f"\n{parser.prog} sac --help adds the hyperparameters of SAC."
     text = "Named settings, which flags override; smrl list --presets shows them. (default: paper)"
     parser.add_argument("--preset", nargs="+" if several else None, metavar="NAME", help=text)
     given, _ = parser.parse_known_args([word for word in words if word not in HELP])
     preset = getattr(given, "preset", "paper")
-    shown = _shared_defaults(algorithms, env, preset if isinstance(preset, str) else preset[0]) | (defaults or {})
+    shown = _shared_defaults(algorithms, env, preset if isinstance(preset, str) else preset[0])
+    shown |= defaults or {}
     add_flags(parser, "settings", {"": Settings}, shown, several)
     if algorithms:
         configs = {name: registry.find(name).config for name in algorithms}

@@ -27,11 +27,16 @@ GROUPS = {  # each command is the module of its name in this package, with a fun
         "list": "show algorithms, presets, environments and task lists",
     },
     "paper": {
-        "reproduce": "run a figure or a table of the paper",
+        "reproduce": "run a figure, a table or the theorems of the paper",
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
-TAKE_MODULES = ("train", "compare", "check-env")  # commands whose user types module:name and so trusts the module
+TAKE_MODULES = (
+    "train",
+    "compare",
+    "reproduce",
+    "check-env",
+)  # commands in which users type module:name
 
 USAGE = """\
 usage: smrl COMMAND …

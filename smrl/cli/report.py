@@ -8,13 +8,12 @@ from pathlib import Path
 from smrl.cli.common import out
 from smrl.cli.flags import parse
 from smrl.errors import require
-from smrl.paper.check import check
-from smrl.report.export import as_csv, as_latex, as_markdown
+from smrl.paper.bands import PUBLISHED, verdict
 from smrl.report.figures import learning_curves
-from smrl.report.grids import Grid
 from smrl.report.page import page
 from smrl.report.report import Report, make_report, sections
-from smrl.report.text import printable
+from smrl.report.tables import as_csv
+from smrl.report.text import TextTable, as_latex, as_markdown, printable
 from smrl.runs.atomic import writing
 
 TEXTS: dict[str, Callable[[Report], str]] = {
@@ -35,9 +34,9 @@ class Command:
     output: tuple[Path, ...] = (Path("report.html"),)
     """Files to write: .html for the page, .png, .pdf or .svg for curves, .csv, .md or .tex for tables."""
     target: float | None = None
-    """A return: tables show how many steps are needed to reach it; by default that of the paper's table, if any."""
+    """A return: tables show how many steps are needed to reach it; with --published by default the paper's."""
     published: bool = False
-    """Compare each run with published results (mean ± 2 standard deviations); exit with code 1 if one is below."""
+    """Compare the runs with published results (mean ± 2 standard deviations); exit with code 1 if one is below."""
 
 
 def run(words: Sequence[str]) -> None:
@@ -46,7 +45,7 @@ def run(words: Sequence[str]) -> None:
     known = (*TEXTS, *FIGURES)
     for file in command.output:
         require(file.suffix in known, f"{file} must end in {', '.join(known[:-1])} or {known[-1]}.")
-    report = make_report(command.runs, command.target)
+    report = make_report(command.runs, command.target, PUBLISHED if command.published else None)
     for message in report.problems:
         print(f"smrl: {printable(message)}", file=sys.stderr)
     for file in command.output:
@@ -58,16 +57,16 @@ def run(words: Sequence[str]) -> None:
                 file.write_text(TEXTS[file.suffix](report), encoding="utf-8", errors="backslashreplace")
         out.print(f"report: {file}", markup=False)
     if command.published:
-        verdicts = [check(one.record) for one in report.runs]
-        for verdict in verdicts:
-            out.print(printable(verdict.line), markup=False)
-        if any(verdict.outcome == "below" for verdict in verdicts):
+        verdicts = [verdict(one.record) for one in report.runs]
+        for one in verdicts:
+            out.print(printable(one.line), markup=False)
+        if any(one.outcome == "below" for one in verdicts):
             sys.exit(1)
-        if report.problems:
+        if report.excluded:
             sys.exit(2)
 
 
-def _tables(report: Report) -> list[Grid]:
+def _tables(report: Report) -> list[TextTable]:
     """Return the tables for a document; those of single runs are only on the page."""
     found = sections(report)
     return [*found["results"], *found["aggregate"], *found["published"]]

@@ -8,7 +8,7 @@ from smrl.cli.common import Parser, exit_if_failed, out, print_table
 from smrl.cli.flags import add_flags, pop_into
 from smrl.errors import require
 from smrl.paper.tasks import LISTS
-from smrl.report.table import comparison_table
+from smrl.report.tables import comparison_table
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
 from smrl.studies.launch import done_steps, refuse_unfit, run_all

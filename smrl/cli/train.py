@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from smrl.algorithms import registry
 from smrl.api import train
 from smrl.cli.common import Parser, out
-from smrl.cli.flags import HELP, add_flags, add_settings, leading_names
-from smrl.errors import require
+from smrl.cli.flags import add_flags, add_settings, leading_names
 from smrl.settings import RunOptions
 
 ABOUT = "Train an algorithm, or resume its run; a finished run is left alone."
@@ -15,10 +13,6 @@ ABOUT = "Train an algorithm, or resume its run; a finished run is left alone."
 def run(words: Sequence[str]) -> None:
     """Train and print where the run is."""
     algorithm, env, *_ = [*leading_names(words), "", ""]
-    require(
-        bool(algorithm) or not HELP.isdisjoint(words),
-        f"begin with an algorithm: smrl train ALGORITHM ENVIRONMENT, with one of {', '.join(registry.names())}.",
-    )
     parser = Parser("train ALGORITHM ENVIRONMENT", ABOUT)
     add_settings(parser, words, [algorithm] if algorithm else [], env)
     add_flags(parser, "run options", {"": RunOptions}, {})

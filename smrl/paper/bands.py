@@ -1,18 +1,26 @@
-"""What is published for a run's algorithm and task: which names are the same thing, and the band at a step."""
+"""Runs beside published results: which settings were published under which name, the band at a step, and verdicts.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+`PUBLISHED` is what `smrl report --published` shows; `verdict` tells whether a run lies within its band.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from smrl.paper import published
-from smrl.paper.published import PAPER_SEEDS, PaperNumber, PublishedCurve
-from smrl.report.statistics import return_at
-from smrl.runs.identity import canonical
+from smrl.paper.published import PAPER_SEEDS, PaperNumber
+from smrl.report.report import Published, PublishedCurve
+from smrl.report.results import ResultRow
+from smrl.report.tables import steps_text
+from smrl.report.text import UNKNOWN, TextTable, mean_and_sd, number, spread
+from smrl.runs.identity import canonical, label
+from smrl.runs.records import Record
+from smrl.statistics import return_at, steps_to
 
-WIDTH = 2  # sample standard deviations to either side: a run is one draw, so the band is that of single seeds
-NEAR = 0.05  # of a step: how far a run's evaluation may be from the only published step
+WIDTH = 2  # sample standard deviations to either side: a run is a single draw, so the band is that of single seeds
+NEAR = 0.05  # relative distance at which a run's evaluation still counts as one at the only published step
 
 _PLAIN = {"fresh_batches": 1, "learning_rate_factor": 1.0}
 _REDQ = {"fresh_batches": 20, "learning_rate_factor": 1.0, "reuse": "1"}
@@ -23,7 +31,7 @@ _SAC = {**_PLAIN, **_SMALL, "actor_hidden": [256, 256], "critic_hidden": [256, 2
 
 @dataclass(frozen=True)
 class Counterpart:
-    """Settings of smrl, and the names under which the same is published; a setting that is not named may differ."""
+    """Settings of smrl and the names under which their results are published; settings not listed may differ."""
 
     algorithm: str
     settings: dict[str, Any]
@@ -49,15 +57,15 @@ COUNTERPARTS = (
 
 @dataclass(frozen=True)
 class Band:
-    """What is published at a step."""
+    """The published mean ± 2 standard deviations at a step."""
 
-    name: str  # of the algorithm where it is published
+    name: str  # published name of the algorithm
     source: str
     step: int  # of the run
     mean: float
     sd: float
     seeds: int
-    remark: str  # how it was run otherwise than the run at hand, and what is not known; empty if nothing is
+    remark: str  # differences in protocol between the published runs and this one, and what is unknown of them
 
     @property
     def low(self) -> float:
@@ -71,76 +79,203 @@ class Band:
 
 
 @dataclass(frozen=True, eq=False)
-class Published:
-    """What is published for the settings of a run on their task."""
+class Reference:
+    """What is published for a run's settings on their task."""
 
     settings: Mapping[str, Any]
     curve: PublishedCurve | None
-    numbers: tuple[PaperNumber, ...]  # of the paper's tables
+    numbers: tuple[PaperNumber, ...]  # in the paper's tables
 
     def band(self, step: int) -> Band | None:
-        """The published band at a step; None where there is none.
+        """Return the published band at a step; None where nothing is published.
 
-        Between the steps of a published curve mean and deviation are linear; up to 5 % before its first step and after
-        its last they are those of that step. Without a curve it is a number of the paper's within 5 % of the step.
+        Mean and deviation are linear between the steps of a curve; up to 5 % before its first step and after its last
+        they are those of that step. Without a curve, the band is that of a number in the paper within 5 % of the step.
         """
-        if self.curve is not None:
-            return self._on_curve(self.curve, step)
-        for number in self.numbers:
-            if number.sd is not None and abs(step - step_of(number)) <= NEAR * step_of(number):
-                note = remark(self.settings, number.algorithm)
-                return Band(number.algorithm, "the paper", step, number.value, number.sd, PAPER_SEEDS, note)
+        if (curve := self.curve) is not None:
+            inside = float(np.clip(step, curve.steps[0], curve.steps[-1]))
+            if abs(step - inside) > NEAR * inside:
+                return None
+            mean, sd = (float(return_at(inside, curve.steps, values)) for values in (curve.mean, curve.sd))
+            seeds = int(curve.seeds[np.argmin(abs(curve.steps - inside))])
+            return Band(curve.algorithm, curve.source, step, mean, sd, seeds, remark(self.settings, curve.algorithm))
+        for printed in self.numbers:
+            if printed.sd is not None and abs(step - step_of(printed)) <= NEAR * step_of(printed):
+                note = remark(self.settings, printed.algorithm)
+                return Band(printed.algorithm, "the paper", step, printed.value, printed.sd, PAPER_SEEDS, note)
         return None
 
-    def _on_curve(self, curve: PublishedCurve, step: int) -> Band | None:
-        inside = float(np.clip(step, curve.steps[0], curve.steps[-1]))
-        if abs(step - inside) > NEAR * inside:
-            return None
-        mean, sd = (float(return_at(inside, curve.steps, values)) for values in (curve.mean, curve.sd))
-        seeds = int(curve.seeds[np.argmin(abs(curve.steps - inside))])
-        return Band(curve.algorithm, curve.source, step, mean, sd, seeds, remark(self.settings, curve.algorithm))
 
+@dataclass(frozen=True)
+class Verdict:
+    """How a run compares with published results; ``unknown`` where there is nothing to compare it with."""
 
-def find(settings: Mapping[str, Any]) -> Published:
-    """What is published for these settings on their task."""
-    known = counterpart(settings)
-    if known is None:
-        return Published(settings, None, ())
-    curves = filter(None, (published.curve(name, settings["env"]) for name in known.curves))
-    numbers = tuple(number for number in paper_task(settings["env"]) if number.algorithm == known.paper)
-    return Published(settings, next(curves, None), numbers)
+    outcome: Literal["below", "within", "above", "unknown"]
+    band: Band | None
+    value: float  # return of the evaluation that was compared; NaN if none was
+    line: str  # the verdict in words
 
 
 def counterpart(settings: Mapping[str, Any]) -> Counterpart | None:
-    """What these settings are called where they are published; a setting that an old run lacks counts as equal."""
-    return next((one for one in COUNTERPARTS if _matches(settings, one)), None)
+    """Return the counterpart of these settings; a setting that an old run lacks counts as equal."""
+
+    def matches(one: Counterpart) -> bool:
+        wanted = {"algorithm": one.algorithm, **_COMMON, **one.settings}
+        return canonical({name: settings.get(name, value) for name, value in wanted.items()}) == canonical(wanted)
+
+    return next(filter(matches, COUNTERPARTS), None)
+
+
+def reference(settings: Mapping[str, Any]) -> Reference:
+    """Return what is published for these settings on their task."""
+    known = counterpart(settings)
+    if known is None:
+        return Reference(settings, None, ())
+    curves = filter(None, (published.curve(name, settings["env"]) for name in known.curves))
+    numbers = tuple(printed for printed in paper_task(settings["env"]) if printed.algorithm == known.paper)
+    return Reference(settings, next(curves, None), numbers)
 
 
 def paper_task(env: str) -> list[PaperNumber]:
-    """What the paper's tables print for a task; its Gym tasks are -v2, which -v4 is closest to."""
+    """Return what the paper's tables print for a task; its Gym tasks are -v2, to which -v4 is closest."""
     tables = {"gym": "sample_efficiency", "dmc": "performance", "dmc-pixels": "pixels"}
     suite, name = published.suite_of(env), published.task_name(env).rpartition("/")[2].replace("-v4", "-v2")
     numbers = published.paper_table(tables[suite]) if suite in tables else []
-    return [number for number in numbers if number.task == name]
+    return [printed for printed in numbers if printed.task == name]
 
 
-def step_of(number: PaperNumber) -> int:
-    """The step, or for steps to a return the return, that a measure of the paper's tables names.
+def step_of(printed: PaperNumber) -> int:
+    """Return the step at which the paper measured a return, or for steps to a return that return.
 
     >>> step_of(PaperNumber("performance", "cheetah-run", "return_at_250000", "SAC", 284.6, 20.5))
     250000
     """
-    return int(number.measure.removesuffix("_frames").rpartition("_")[2])
+    return int(printed.measure.removesuffix("_frames").rpartition("_")[2])
 
 
 def remark(settings: Mapping[str, Any], name: str) -> str:
-    """Differences between the published runs of an algorithm and these settings, and what is unknown of those runs."""
+    """Describe how the published runs of an algorithm differ from these settings, and what is unknown of them."""
     protocol, mine = published.protocol(name, settings["env"]), settings.get("action_repeat", 1)
     differs = protocol.action_repeat not in (None, mine)
     parts = [f"action repeat {protocol.action_repeat} there, {mine} here"] if differs else []
     return "; ".join([*parts, *filter(None, [protocol.remark])])
 
 
-def _matches(settings: Mapping[str, Any], one: Counterpart) -> bool:
-    wanted = {"algorithm": one.algorithm, **_COMMON, **one.settings}
-    return canonical({name: settings.get(name, value) for name, value in wanted.items()}) == canonical(wanted)
+def verdict(record: Record) -> Verdict:
+    """Compare the last evaluation of a run that has a published band with that band."""
+    title = f"{record.path}: {label(record.settings, [])}, {record.env}"
+    known = reference(record.settings)
+    for step, value in zip(record.steps[::-1].tolist(), record.returns[::-1].tolist(), strict=True):
+        found = known.band(step)
+        if found is not None:
+            outcome: Literal["below", "within", "above"]
+            outcome = "below" if value < found.low else "above" if value > found.high else "within"
+            return Verdict(outcome, found, value, f"{outcome:<8}{title}, {_comparison(found, value)}")
+    return Verdict("unknown", None, np.nan, f"{'unknown':<8}{title}: {_why_unknown(record, known)}")
+
+
+def _comparison(found: Band, value: float) -> str:
+    size = max(abs(found.mean), abs(value))
+    low, high, mine = (number(each, size) for each in (found.low, found.high, value))
+    note = f"; {found.remark}" if found.remark else ""
+    return (
+        f"step {found.step:,}: return {mine}, band {low} to {high} ({found.name} of {found.source}: "
+        f"{mean_and_sd(found.mean, found.sd, size)}, {found.seeds} seeds{note})"
+    )
+
+
+def _why_unknown(record: Record, known: Reference) -> str:
+    """Explain why a run has no band, and report what the paper says of it nevertheless."""
+    first, last = (f"{step:,}" for step in record.steps[[0, -1]].tolist())
+    if (curve := known.curve) is not None:
+        return (
+            f"its evaluations, steps {first} to {last}, are outside the published steps of {curve.algorithm}, "
+            f"{curve.steps[0]:,.0f} to {curve.steps[-1]:,.0f}"
+        )
+    if not known.numbers:
+        return "nothing is published for these settings and this task"
+    one = known.numbers[0]
+    if one.table != "sample_efficiency":
+        steps = " and ".join(f"{step_of(each):,}" for each in known.numbers)
+        return f"the paper has numbers of {one.algorithm} at step {steps}, and no evaluation of this run is near"
+    arrival = float(steps_to(step_of(one), record.steps, record.returns))
+    own = "this run has not" if np.isnan(arrival) else f"this run has at step {arrival:,.0f}"
+    return (
+        f"the paper says only that {one.algorithm} reaches {step_of(one):,} at step {one.value:,.0f} on {one.task}, "
+        f"without a spread; {own}"
+    )
+
+
+def target(env: str) -> float:
+    """Return the return in the paper's table of sample efficiency for a task; NaN where it has none."""
+    scores = [step_of(printed) for printed in paper_task(env) if printed.table == "sample_efficiency"]
+    return float(scores[0]) if scores else np.nan
+
+
+def unit(env: str) -> float | None:
+    """Return the last mean of the published SAC curve of a task, which counts as a score of 1."""
+    curve = published.curve("sac", env)
+    return None if curve is None else float(curve.mean[-1])
+
+
+def curves_table(rows: Sequence[ResultRow]) -> TextTable:
+    """Make the table of returns beside the published curve of the same algorithm and task at the same step."""
+    cells = []
+    for row in rows:
+        known = reference(row.curve.settings)
+        found = known.band(row.step) if row.step and known.curve else None
+        if found is not None:
+            theirs = mean_and_sd(found.mean, found.sd, max(abs(found.mean), abs(row.mean)))
+            cells.append(
+                (
+                    *(row.curve.env, row.name, f"{row.step:,}", spread(row.returns), theirs),
+                    *(f"{found.name}, {found.seeds} seeds", found.source, found.remark),
+                )
+            )
+    columns = ("task", "settings", "step", "return", "published", "as", "source", "remark")
+    note, left = "± is the sample standard deviation over seeds.", ("task", "settings", "as", "source", "remark")
+    return TextTable("Published curves", columns, tuple(cells), note, left)
+
+
+def paper_table(rows: Sequence[ResultRow]) -> TextTable:
+    """Make the table of the paper's numbers beside ours."""
+    cells = []
+    for row in rows:
+        for printed in reference(row.curve.settings).numbers:
+            at = step_of(printed)
+            if printed.table == "sample_efficiency":
+                steps = float(steps_to(at, row.curve.steps, row.curve.mean)) if row.step else np.nan
+                ours, theirs, what = steps_text(steps), f"{printed.value:,.0f}", f"steps to {at:,}"
+            else:
+                ours, theirs, what = _return_at(row, at), f"{printed.value} ± {printed.sd}", f"return at {at:,}"
+            note = remark(row.curve.settings, printed.algorithm)
+            cells.append((row.curve.env, row.name, what, ours, theirs, printed.algorithm, note))
+    columns = ("task", "settings", "measure", "here", "paper", "as", "remark")
+    note = (
+        "Steps here are those of the mean curve. The paper has six seeds. It does not say whether its steps are by "
+        "seed or of the mean curve, nor how its deviations are defined."
+    )
+    return TextTable("The paper's tables", columns, tuple(cells), note, ("task", "settings", "measure", "as", "remark"))
+
+
+def _return_at(row: ResultRow, step: int) -> str:
+    if not row.step or not row.curve.steps[0] <= step <= row.step:
+        return UNKNOWN
+    return spread(np.array([return_at(step, one.steps, one.returns) for one in row.curve.records]))
+
+
+def sources_table() -> TextTable:
+    """Make the table of the repositories that published the curves."""
+    columns = ("source", "repository", "commit", "licence")
+    return TextTable("sources", columns, tuple(astuple(source) for source in published.sources()), left=columns)
+
+
+PUBLISHED = Published(
+    target=target,
+    unit=unit,
+    curves=published.curves_of,
+    curve=lambda settings: reference(settings).curve,
+    remark=remark,
+    tables=lambda rows: [curves_table(rows), paper_table(rows)],
+    sources=sources_table,
+)

@@ -1,32 +1,41 @@
-"""How well a batch is fitted by M updates on it: the idea of the paper's Figure 2, measured on a run.
+"""How well M updates fit the batch they are made on: the idea of the paper's Figure 2, measured on runs.
 
     before the updates:           Q₀ − y₀
     after M updates on the batch: Q_M − y₀ (fixed target)  and  Q_M − y_M (moving target)
 
-An algorithm tells only Q − y (`Algorithm.td_error`). With a discount of 0 the target is the reward, which no update
+An algorithm provides only Q − y (`Algorithm.td_error`). With a discount of 0 the target is the reward, which no update
 changes, so the difference of two such TD errors is Q_M − Q₀, and Q_M − y₀ = (Q₀ − y₀) + (Q_M − Q₀).
 """
 
+import csv
+import dataclasses
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rich.console import Console
 
 from smrl import runtime
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, require
 from smrl.memory.replay import Replay
-from smrl.paper.batch_fit_table import Fit, read, write
+from smrl.paper.batch_fit_results import MEASURES, Fit, draw_falls, fall_table, falls, sentences
 from smrl.randomness import Purpose, Stream, at, key
 from smrl.runs import checkpoint
+from smrl.runs.atomic import writing
+from smrl.runs.config import read_config
 from smrl.runs.identity import flat
 from smrl.runs.paths import RunDirectory
+from smrl.runs.tables import CsvLog, lines_until
 from smrl.settings import RunOptions, Settings
 from smrl.smr import loop
 from smrl.studies.launch import run_all
+from smrl.studies.sweep import slug, sweep
 from smrl.training.arrays import from_arrays
 from smrl.training.clock import Clock
 from smrl.training.memory_budget import replay_of
@@ -34,83 +43,72 @@ from smrl.training.progress import Board
 from smrl.training.run import Run
 from smrl.types import Algorithm, Array, Key, Spec, State, Transition
 
-CANDIDATES = 8  # drawn per held-out transition, as some of them are in the batch
+FILE = "batch_fit.csv"
+COLUMNS = ("step", "batch", "updates", *MEASURES)
+STEPS = (10_000, 20_000)
+UPDATES = (1, 2, 5, 10, 20)
+BATCHES = 10
+CANDIDATES = 8  # transitions drawn per held-out transition, because some of them are in the batch
 
 Measure = Callable[[State, Transition, Transition, Sequence[int], int, Key], np.ndarray]
 
 
-@dataclass(frozen=True)
-class CarriedTimes:
-    """A reuse rule whose carry is M, so that a learning step is compiled once for every M."""
+def run(
+    algorithms: str | Sequence[str],
+    env: str,
+    options: RunOptions,
+    out: Console,
+    *,
+    steps: Sequence[int] = STEPS,
+    updates: Sequence[int] = UPDATES,
+    batches: int = BATCHES,
+    **settings: Any,
+) -> None:
+    """Train runs as `smrl compare` does, measure them after each of ``steps``, and print a table and what it shows.
 
-    def init(self) -> int:
-        """One update, until another number is put in its place."""
-        return 1
-
-    def times(self, carry: Any, step: Any) -> Any:
-        """The carry."""
-        return carry
-
-    def observe(self, carry: Any, report: Any) -> Any:
-        """The same carry."""
-        return carry
-
-
-def measure_of(algorithm: Algorithm[State]) -> Measure[State]:
-    """Make ``measure(state, batch, held_out, updates, step, key)``: RMS TD errors, (1 + updates, measures).
-
-    Every number of updates starts from the same state, as learning step ``step``. Where one pass over all networks
-    takes several batches (DARC), each of them is this batch, so that all networks learn from it.
+    ``settings`` are those of `smrl.studies.sweep.sweep`. The picture is written beside the runs.
     """
-    learn = loop.learner(algorithm, CarriedTimes())
-
-    @jax.jit
-    def learned(state: State, batch: Transition, step: Array, key: Key, times: Array) -> State:
-        batches = jax.tree.map(lambda field: jnp.broadcast_to(field, (algorithm.rounds, *jnp.shape(field))), batch)
-        nothing = jnp.zeros((), jnp.int32)
-        return learn(loop.Learned(state, times, nothing, nothing), batches, step, step, key)[0].state
-
-    @jax.jit
-    def errors(before: State, after: State, batch: Transition, key: Key) -> tuple[Array, Array]:
-        ended = batch._replace(discount=jnp.zeros_like(batch.discount))
-        change = algorithm.td_error(after, ended, key) - algorithm.td_error(before, ended, key)
-        fixed = algorithm.td_error(before, batch, key) + change
-        return _rms(fixed), _rms(algorithm.td_error(after, batch, key))
-
-    def measure(
-        state: State, batch: Transition, held_out: Transition, updates: Sequence[int], step: int, key: Key
-    ) -> np.ndarray:
-        batch_key, held_out_key = jax.random.split(at(key, algorithm.rounds))  # the rounds before have keys in learn
-        rows = []
-        for times in (0, *updates):
-            after = learned(state, batch, step, key, times) if times else state
-            rows.append((*errors(state, after, batch, batch_key), *errors(state, after, held_out, held_out_key)))
-        return np.array(jax.device_get(rows), np.float64)
-
-    return measure
+    steps, updates = sorted(set(steps)), sorted(set(updates))
+    sweep(algorithms, env, steps=steps[0], **settings)  # refuses a moment before the first evaluation
+    longest = sweep(algorithms, env, steps=steps[-1], **settings)  # defaults that depend on the steps come from here
+    moments = [[dataclasses.replace(one, steps=moment) for one in longest] for moment in steps]
+    found = falls(batch_fit(moments, options, updates, batches))
+    out.print(fall_table(found))
+    for message in sentences(found):
+        out.print(message, markup=False)
+    first = RunDirectory.of(longest[0], options.runs).path
+    with writing(first.parents[1]):
+        picture = draw_falls(found, first.parents[1] / f"batch-fit-{slug(longest)}.png")
+    out.print(f"picture: {picture}\nnumbers: {FILE} in each run's folder, such as {first / FILE}", markup=False)
 
 
-def _rms(values: Array) -> Array:
-    return jnp.sqrt(jnp.mean(values**2))
+def batch_fit(
+    moments: Sequence[Sequence[Settings[Any]]], options: RunOptions, updates: Sequence[int], batches: int
+) -> list[Fit]:
+    """Train runs to one number of steps after the other, and measure each of them there.
 
+    ``moments`` holds the same runs with increasing steps. A run that has more steps already is measured where it is;
+    measurements in a run's batch_fit.csv are not repeated.
+    """
 
-def draw(replay: Replay, source: np.random.Generator, size: int) -> tuple[Transition, Transition]:
-    """A batch as training draws it, and as many transitions that equal none of the batch."""
-    batch, candidates = (
-        Transition(*(field[0] for field in replay.sample(source, 1, count))) for count in (size, CANDIDATES * size)
-    )
-    used = set(_contents(batch))
-    rest = [index for index, content in enumerate(_contents(candidates)) if content not in used][:size]
-    require(
-        len(rest) == size,
-        f"a replay memory of {replay.added - replay.oldest:,} rows has too few transitions that are not in a batch of "
-        f"{size:,}; lower --batch-size or raise --steps.",
-    )
-    return batch, Transition(*(field[rest] for field in candidates))
+    def measured(settings: Settings[Any]) -> list[Fit]:
+        return read(RunDirectory.of(settings, options.runs).path, updates, batches)
 
-
-def _contents(transitions: Transition) -> list[bytes]:
-    return [b"".join(field[index].tobytes() for field in transitions) for index in range(len(transitions.reward))]
+    for several in moments:
+        due = [settings for settings in several if not any(fit.step >= settings.steps for fit in measured(settings))]
+        if not due:
+            continue
+        outcome = run_all(due, options)
+        for title, message in outcome.failures.items():
+            raise SmrlError(f"{title} failed: {message}")
+        runtime.start()
+        with Board(options.quiet) as board:
+            for record in outcome.records:
+                run = Run(record.path, trust=True)  # the caller named the code that its config names
+                board.notify(f"{run.settings.title}: measuring the fit of {batches} batches")
+                with RunDirectory(run.path).locked():
+                    write(run.path, measure_run(run, updates, batches, board.notify))
+    return [fit for settings in moments[-1] for fit in measured(settings)]
 
 
 def measure_run(run: Run, updates: Sequence[int], batches: int, notify: Callable[[str], None]) -> Fit:
@@ -141,30 +139,103 @@ def measure_run(run: Run, updates: Sequence[int], batches: int, notify: Callable
     return Fit(flat(settings.to_json()), saved.step, (0, *updates), found)
 
 
-def batch_fit(
-    moments: Sequence[Sequence[Settings[Any]]], options: RunOptions, updates: Sequence[int], batches: int
-) -> list[Fit]:
-    """Train runs to one number of steps after the other, and measure each of them there.
+@dataclass(frozen=True)
+class CarriedTimes:
+    """A reuse rule whose carry is M, so that a learning step is compiled once for every M."""
 
-    ``moments`` holds the same runs with more and more steps. A run that is further already is measured where it is;
-    what batch_fit.csv of a run has already is not measured again.
+    def init(self) -> int:
+        """Return one update, which callers replace."""
+        return 1
+
+    def times(self, carry: Any, step: Any) -> Any:
+        """Return the carry."""
+        return carry
+
+    def observe(self, carry: Any, report: Any) -> Any:
+        """Return the carry unchanged."""
+        return carry
+
+
+def measure_of(algorithm: Algorithm[State]) -> Measure[State]:
+    """Make ``measure(state, batch, held_out, updates, step, key)`` → RMS TD errors (1 + updates, measures).
+
+    Every number of updates starts from the same state, as learning step ``step``. Where one pass over all networks
+    takes several batches (DARC), each of them is this batch, so that all networks learn from it.
     """
+    learn = loop.learner(algorithm, CarriedTimes())
 
-    def measured(settings: Settings[Any]) -> list[Fit]:
-        return read(RunDirectory.of(settings, options.runs).path, updates, batches)
+    @jax.jit
+    def learned(state: State, batch: Transition, step: Array, key: Key, times: Array) -> State:
+        batches = jax.tree.map(lambda field: jnp.broadcast_to(field, (algorithm.rounds, *jnp.shape(field))), batch)
+        nothing = jnp.zeros((), jnp.int32)
+        return learn(loop.Learned(state, times, nothing, nothing), batches, step, step, key)[0].state
 
-    for several in moments:
-        due = [settings for settings in several if not any(fit.step >= settings.steps for fit in measured(settings))]
-        if not due:
-            continue
-        outcome = run_all(due, options)
-        for title, message in outcome.failures.items():
-            raise SmrlError(f"{title} failed: {message}")
-        runtime.start()
-        with Board(options.quiet) as board:
-            for record in outcome.records:
-                run = Run(record.path, trust=True)  # what it names was given by the caller
-                board.notify(f"{run.settings.title}: measuring the fit of {batches} batches")
-                with RunDirectory(run.path).locked():
-                    write(run.path, measure_run(run, updates, batches, board.notify))
-    return [fit for settings in moments[-1] for fit in measured(settings)]
+    @jax.jit
+    def errors(before: State, after: State, batch: Transition, key: Key) -> tuple[Array, Array]:
+        ended = batch._replace(discount=jnp.zeros_like(batch.discount))
+        change = algorithm.td_error(after, ended, key) - algorithm.td_error(before, ended, key)
+        fixed = algorithm.td_error(before, batch, key) + change
+        return _rms(fixed), _rms(algorithm.td_error(after, batch, key))
+
+    def measure(
+        state: State, batch: Transition, held_out: Transition, updates: Sequence[int], step: int, key: Key
+    ) -> np.ndarray:
+        batch_key, held_out_key = jax.random.split(at(key, algorithm.rounds))  # learn uses the keys of earlier rounds
+        rows = []
+        for times in (0, *updates):
+            after = learned(state, batch, step, key, times) if times else state
+            rows.append((*errors(state, after, batch, batch_key), *errors(state, after, held_out, held_out_key)))
+        return np.array(jax.device_get(rows), np.float64)
+
+    return measure
+
+
+def _rms(values: Array) -> Array:
+    return jnp.sqrt(jnp.mean(values**2))
+
+
+def draw(replay: Replay, source: np.random.Generator, size: int) -> tuple[Transition, Transition]:
+    """Draw a batch as training does, and the same number of held-out transitions that differ from all in the batch."""
+    batch, candidates = (
+        Transition(*(field[0] for field in replay.sample(source, 1, count))) for count in (size, CANDIDATES * size)
+    )
+    used = set(_contents(batch))
+    rest = [index for index, content in enumerate(_contents(candidates)) if content not in used][:size]
+    require(
+        len(rest) == size,
+        f"a replay memory of {replay.added - replay.oldest:,} rows has too few transitions that are not in a batch of "
+        f"{size:,}; lower --batch-size or raise --steps.",
+    )
+    return batch, Transition(*(field[rest] for field in candidates))
+
+
+def _contents(transitions: Transition) -> list[bytes]:
+    return [b"".join(field[index].tobytes() for field in transitions) for index in range(len(transitions.reward))]
+
+
+def write(run: Path, fit: Fit) -> None:
+    """Add the rows of a step to a run's batch_fit.csv, replacing those of this step and of later ones."""
+    table = CsvLog(run / FILE, COLUMNS, continue_at=fit.step - 1)
+    for batch, by_updates in enumerate(fit.errors):
+        for updates, errors in zip(fit.updates, by_updates, strict=True):
+            values = dict(zip(MEASURES, (f"{error:.9g}" for error in errors), strict=True))
+            table.write({"step": fit.step, "batch": batch, "updates": updates, **values})
+
+
+def read(run: Path, updates: Sequence[int], batches: int) -> list[Fit]:
+    """Read the steps at which all these numbers of updates were measured on this many batches."""
+    file = run / FILE
+    try:
+        rows = {
+            tuple(int(row[name]) for name in ("step", "batch", "updates")): [float(row[name]) for name in MEASURES]
+            for row in csv.DictReader(lines_until(file, sys.maxsize))
+        }
+    except (OSError, csv.Error, KeyError, TypeError, ValueError):
+        raise SmrlError(f"{file} is damaged; delete it, and what can still be measured is measured again.") from None
+    times, found = (0, *updates), []
+    for step in sorted({step for step, _, _ in rows}):
+        wanted = [(step, batch, number) for batch in range(batches) for number in times]
+        if rows.keys() >= set(wanted):
+            errors = np.array([rows[row] for row in wanted]).reshape(batches, len(times), len(MEASURES))
+            found.append(Fit(flat(read_config(run)["settings"]), step, times, errors))
+    return found

@@ -1,4 +1,4 @@
-"""Published learning curves and the numbers that the paper prints, with their sources; read when first asked for."""
+"""Published learning curves and the numbers in the paper's tables, with their sources; read on first use."""
 
 import csv
 from dataclasses import dataclass
@@ -6,43 +6,30 @@ from functools import cache
 from importlib.resources import files
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smrl.errors import SmrlError, nearest
+from smrl.report.report import PublishedCurve
 
 ATARI = "NoFrameskip-v4"
-ATARI_FRAMES = 4  # per step of smrl; the published axis counts frames
+ATARI_FRAMES = 4  # frames per step of smrl; the published axis counts frames
 PAPER_SEEDS = 6
-
-
-@dataclass(frozen=True, eq=False)
-class PublishedCurve:
-    """Mean and sample standard deviation (n − 1) over seeds at environment steps as smrl counts them."""
-
-    algorithm: str
-    env: str
-    steps: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    sd: NDArray[np.float64]
-    seeds: NDArray[np.int64]  # runs at each step
-    source: str  # a key of `sources` @ the beginning of a commit
 
 
 @dataclass(frozen=True)
 class PaperNumber:
-    """A number that a table of the paper prints."""
+    """A number in one of the paper's tables."""
 
     table: str
     task: str  # the paper's name
     measure: str
     algorithm: str  # the paper's name
     value: float
-    sd: float | None  # the paper does not say of which kind
+    sd: float | None  # the paper does not define it
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where curves were published."""
+    """A repository that published curves."""
 
     key: str
     repository: str
@@ -61,18 +48,18 @@ class Protocol:
 
 
 def curve(algorithm: str, env: str) -> PublishedCurve | None:
-    """The published curve of an algorithm, by its published name, on a task; None if there is none."""
+    """Return the curve of an algorithm, given its published name, on a task; None if there is none."""
     return _curves().get((algorithm, task_name(env)))
 
 
 def curves_of(env: str) -> list[PublishedCurve]:
-    """All published curves of a task."""
+    """Return all published curves of a task."""
     name = task_name(env)
     return [found for (_, task), found in _curves().items() if task == name]
 
 
 def paper_table(name: str) -> list[PaperNumber]:
-    """A table of the paper: sample_efficiency (steps to a return), performance or pixels (returns at a step)."""
+    """Return a table of the paper: sample_efficiency (steps to a return), performance or pixels (returns at a step)."""
     rows = _rows("paper_tables.csv")
     tables = dict.fromkeys(row["table"] for row in rows)
     if name not in tables:
@@ -81,12 +68,12 @@ def paper_table(name: str) -> list[PaperNumber]:
 
 
 def sources() -> list[Source]:
-    """The repositories that published the curves."""
+    """Return the repositories that published the curves."""
     return [Source(**row) for row in _rows("sources.csv")]
 
 
 def protocol(algorithm: str, env: str) -> Protocol:
-    """How an algorithm, by its published name, was run on the suite of a task."""
+    """Return how an algorithm, given its published name, was run on the suite of a task."""
     suite = suite_of(env)
     repeat = 1 if suite == "gym" else None
     for row in _rows("protocols.csv"):
@@ -97,7 +84,7 @@ def protocol(algorithm: str, env: str) -> Protocol:
 
 
 def suite_of(env: str) -> str:
-    """The suite of a task."""
+    """Return the suite of a task: gym, dmc, dmc-pixels or atari."""
     if env.endswith(ATARI):
         return "atari"
     name = task_name(env)
@@ -105,7 +92,7 @@ def suite_of(env: str) -> str:
 
 
 def task_name(env: str) -> str:
-    """The published name of a task.
+    """Return the published name of a task.
 
     >>> task_name("dmc/ball_in_cup-catch"), task_name("dm_control/finger-turn_hard-v0"), task_name("Ant-v4")
     ('dmc/cup-catch', 'dmc/finger-turn-hard', 'Ant-v4')

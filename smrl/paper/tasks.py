@@ -1,7 +1,7 @@
 """The paper's task lists by name. Importing this module imports no environments.
 
-Most names stand only in the paper's figures, which are pictures without a text: a task that its text or tables do not
-name for a study is marked as our guess.
+Most task names appear only in the paper's figures, which are pictures without text: a task that the text or the tables
+do not name for a study is marked as our guess.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ NAMED, GUESSED = "named in the paper", "our guess"
 
 @dataclass(frozen=True)
 class TaskList:
-    """The tasks of one study of the paper, by their ids in smrl, and those of them that the paper names for it."""
+    """The tasks of one study of the paper by their ids in smrl, and those that the paper names for it."""
 
     title: str
     tasks: tuple[str, ...]
     named: tuple[str, ...] = ()
 
     def marked(self) -> Iterator[tuple[str, str]]:
-        """Each task with where its name comes from."""
+        """Return each task with the source of its name."""
         return ((task, NAMED if task in self.named else GUESSED) for task in self.tasks)
 
 
@@ -56,7 +56,7 @@ LISTS = {
 
 
 def find(name: str) -> TaskList:
-    """The list of a name, or a sentence that names the nearest."""
+    """Return the list of a name; an unknown name is refused with the nearest known one."""
     if name not in LISTS:
         raise SmrlError(f"there is no task list '{name}' among {', '.join(LISTS)}{nearest(name, LISTS)}")
     return LISTS[name]

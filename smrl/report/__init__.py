@@ -1,1 +1,1 @@
-"""Reports on runs: records → statistics → figures and tables. Needs no JAX."""
+"""Reports on runs: records → statistics → figures, tables and a page. Needs no JAX."""

@@ -1,4 +1,4 @@
-"""Learning curves as a PNG, PDF or SVG, drawn without pyplot and its global state."""
+"""Learning curves as PNG, PDF or SVG, drawn without pyplot and its global state."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,29 +10,28 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from smrl.errors import require
-from smrl.report.curves import Curve, curves
-from smrl.report.summary import names
+from smrl.report.results import Curve, curve_names, curves
 from smrl.runs.records import Record
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart, without the faint yellow
+# Okabe and Ito's palette for colour-blind readers, without its faint yellow
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-DASHES = ("-", "--", ":", "-.")  # the next style when all colours are used
+DASHES = ("-", "--", ":", "-.")  # each style is used with all colours before the next one
 _NO_DATE = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 INK, GREY, FAINT = "#333333", "#6E6E6E", "#E6E6E6"
 
 
-# Names with dollars are no formulas, and the same runs give the same file.
+# Dollar signs in names do not start formulas, and equal runs give equal files.
 @rc_context({"text.parse_math": False, "svg.hashsalt": "smrl", "svg.fonttype": "none"})
 def learning_curves(records: Sequence[Record], path: Path, threshold: float | None = None) -> Path:
-    """Draw a panel per environment and a line per identity (all settings but seed and steps).
+    """Draw a panel per environment and a line per identity (all settings except seed and steps); return the path.
 
     The path's suffix decides the format: .png, .pdf or .svg. The band is the mean over seeds ± the sample standard
-    deviation (n − 1); one seed has none.
+    deviation (n − 1); a single seed has no band.
     """
-    require(len(records) > 0, "there is no evaluation to draw yet; wait for the first one of a run.")
+    require(len(records) > 0, "there is no evaluation to draw yet; wait for the first evaluation of a run.")
     found = curves(records)
     envs = list(dict.fromkeys(curve.env for curve in found))
-    titles = names(found)
+    titles = curve_names(found)
     labels = list(dict.fromkeys(titles))
     rows = -(-len(envs) // 3)
     columns = -(-len(envs) // rows)
@@ -70,7 +69,7 @@ def _draw(axes: Axes, curve: Curve, name: str, index: int) -> None:
 
 
 def tidy(axes: Axes, title: str) -> None:
-    """Style of every panel: a title, faint grid lines and no frame."""
+    """Apply the style of every panel: a title, faint grid lines and no frame."""
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(INK)

@@ -1,59 +1,166 @@
 """The report as one HTML page that needs no network.
 
-No text of a run becomes HTML: all of it is JSON in a data block, with the signs escaped that could end the block, and
-the script puts it into text nodes. The page's policy allows the one script and the one style sheet by their digests.
+No text of a run becomes HTML: all of it is JSON in a data block, with the characters escaped that could end the block,
+and the script puts it into text nodes. The page's policy allows its one script and one style sheet by their digests.
 """
 
 import base64
 import hashlib
 import json
-from dataclasses import asdict, astuple
+from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from smrl.paper.published import sources
-from smrl.report.charts import legend, panels, profile_panel
-from smrl.report.grids import Grid
-from smrl.report.report import Report, sections
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from smrl.report.report import Published, PublishedCurve, Report, sections
+from smrl.report.results import Aggregate, Hours, ResultRow, mean_hours
 
 SCRIPTS = ("chart.js", "panel.js", "page.js")
-SOURCE = ("source", "repository", "commit", "licence")
-ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}  # all beyond ASCII is escaped by json
+ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}  # json escapes everything beyond ASCII
+
+# Curves are thinned and rounded so that the page of a hundred runs stays below a megabyte.
+MAX_POINTS, MIN_POINTS = 160, 20  # of one curve
+ALL_POINTS = 16_000  # of all means and runs together
+DIGITS = 5
 
 
 def page(report: Report) -> str:
-    """The page as text."""
+    """Return the page as text."""
     style, script = _asset("style.css"), "".join(map(_asset, SCRIPTS))
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; base-uri 'none'; "
         "form-action 'none'"
     )
     text = json.dumps(_content(report), allow_nan=False, separators=(",", ":")).translate(ESCAPES)
-    parts = {"policy": policy, "style": style, "script": script, "data": text}  # the data last: it may hold anything
+    parts = {"policy": policy, "style": style, "script": script, "data": text}  # data last: it may hold anything
     html = _asset("page.html")
     for name, part in parts.items():
         html = html.replace(f"{{{{{name}}}}}", part)
     return html
 
 
+def rounded(values: ArrayLike) -> list[float | int | None]:
+    """Round to five significant digits for JSON: integral numbers become int, NaN becomes None.
+
+    >>> rounded([1234567.0, 0.123456789, float("nan")])
+    [1234600, 0.12346, None]
+    """
+    short = (float(f"{value:.{DIGITS}g}") for value in np.asarray(values, np.float64).tolist())
+    return [None if not np.isfinite(value) else int(value) if value.is_integer() else value for value in short]
+
+
+def thin(count: int, limit: int) -> NDArray[np.int64]:
+    """Return at most ``limit`` evenly spaced indices of ``count`` points, including the first and the last.
+
+    >>> thin(5, 3).tolist(), thin(2, 3).tolist()
+    ([0, 2, 4], [0, 1])
+    """
+    return np.unique(np.linspace(0, count - 1, min(count, limit)).round().astype(np.int64))
+
+
 def _content(report: Report) -> dict[str, Any]:
-    rows, aggregated = report.rows, report.aggregates
+    rows = report.rows
     envs = {row.curve.env for row in rows}
-    settings = len({row.name for row in rows})
-    lead = f"{_count(len(report.runs), 'run')}: {_count(settings, 'setting')} on {_count(len(envs), 'task')}"
-    known = Grid("sources", SOURCE, tuple(astuple(source) for source in sources()), left=SOURCE)
-    charts = panels(rows, report.hours)
+    names = list(dict.fromkeys(row.name for row in rows))
+    lead = f"{_count(len(report.runs), 'run')}: {_count(len(names), 'setting')} on {_count(len(envs), 'task')}"
+    panels = _panels(rows, names, report.hours, report.published)
+    has_published = any(one["kind"] != "ours" for panel in panels for one in panel["series"])
     return {
         "lead": lead,
         "foot": f"Made by smrl {version('smrl')}.",
         "problems": report.problems,
-        "panels": charts,
-        "legend": legend(rows),
-        "profile": profile_panel(rows, aggregated) if aggregated else None,
-        "sources": [asdict(known)] if any(one["kind"] != "ours" for chart in charts for one in chart["series"]) else [],
-        **{name: [asdict(grid) for grid in grids] for name, grids in sections(report).items()},
+        "panels": panels,
+        "legend": [_series(name, index, "ours") for index, name in enumerate(names)],
+        "profile": _profile_panel(names, report.aggregates) if report.aggregates else None,
+        "sources": [asdict(report.published.sources())] if report.published and has_published else [],
+        **{name: [asdict(table) for table in tables] for name, tables in sections(report).items()},
     }
+
+
+def _panels(
+    rows: Sequence[ResultRow], names: Sequence[str], hours: Hours, published: Published | None
+) -> list[dict[str, Any]]:
+    """Return one chart of learning curves per environment."""
+    points = max(MIN_POINTS, min(MAX_POINTS, ALL_POINTS // sum(1 + len(row.curve.records) for row in rows)))
+    panels = []
+    for env in dict.fromkeys(row.curve.env for row in rows):
+        here = [row for row in rows if row.curve.env == env]
+        series = [_our_series(row, names.index(row.name), hours, points) for row in here if row.step]
+        if published:
+            series += _published_series(here, names, published)
+        target = here[0].target
+        panels.append({"title": env, "target": None if np.isnan(target) else target, "series": series})
+    return panels
+
+
+def _profile_panel(names: Sequence[str], aggregates: Sequence[Aggregate]) -> dict[str, Any]:
+    """Return the chart of performance profiles, in the colours of the learning curves."""
+    series = [
+        _series(one.name, names.index(one.name), "ours")
+        | {"steps": rounded(one.thresholds), "mean": rounded(one.profile.value)}
+        | {"low": rounded(one.profile.low), "high": rounded(one.profile.high)}
+        for one in aggregates
+    ]
+    words = "score τ; vertical: fraction of runs with a score above τ"
+    return {"title": "Performance profiles", "target": None, "series": series, "fixed": True, "words": words}
+
+
+def _series(name: str, colour: int, kind: str) -> dict[str, Any]:
+    return {"name": name, "colour": colour, "kind": kind, "shown": True, "lines": []}
+
+
+def _our_series(row: ResultRow, colour: int, hours: Hours, points: int) -> dict[str, Any]:
+    curve = row.curve
+    kept = thin(len(curve.steps), points)
+    series = _series(row.name, colour, "ours") | {
+        "steps": curve.steps[kept].tolist(),
+        "hours": _known_hours(mean_hours(curve, hours)[kept]),
+        "mean": rounded(curve.mean[kept]),
+    }
+    if len(curve.records) == 1:
+        return series
+    lines = []
+    for record in curve.records:
+        at = thin(len(record.steps), points)
+        run_hours = hours.get(record.path, np.full(record.steps.shape, np.nan))[at]
+        lines.append(
+            {
+                "steps": record.steps[at].tolist(),
+                "hours": _known_hours(run_hours),
+                "mean": rounded(record.returns[at]),
+            }
+        )
+    return series | {"sd": rounded(curve.sd[kept]), "lines": lines}
+
+
+def _published_series(rows: Sequence[ResultRow], names: Sequence[str], published: Published) -> list[dict[str, Any]]:
+    """Return the task's published curves up to our last step; only those of our algorithms are shown at first."""
+    same = {curve: row for row in rows if (curve := published.curve(row.curve.settings)) is not None}
+    others = [curve for curve in published.curves(rows[0].curve.env) if curve not in same]
+    last = max((row.step for row in rows), default=0)
+
+    def series(curve: PublishedCurve, colour: int, kind: str, row: ResultRow) -> dict[str, Any]:
+        until = int(np.searchsorted(curve.steps, last)) + 1  # one point beyond, so that the line reaches the edge
+        kept = slice(0, until if last else 0)
+        remark = published.remark(row.curve.settings, curve.algorithm)
+        return (
+            _series(f"{curve.algorithm}, published", colour, kind)
+            | {"steps": curve.steps[kept].tolist(), "hours": None}
+            | {"mean": rounded(curve.mean[kept]), "sd": rounded(curve.sd[kept])}
+            | {"note": "; ".join(filter(None, [f"{curve.seeds.max()} seeds", curve.source, remark]))}
+        )
+
+    found = [series(curve, names.index(row.name), "same", row) for curve, row in same.items()]
+    found += [series(curve, index, "other", rows[0]) | {"shown": False} for index, curve in enumerate(others)]
+    return [one for one in found if one["steps"]]
+
+
+def _known_hours(hours: NDArray[np.float64]) -> list[float | int | None] | None:
+    return None if np.isnan(hours).all() else rounded(hours)
 
 
 def _count(number: int, word: str) -> str:

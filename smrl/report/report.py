@@ -1,72 +1,193 @@
-"""Everything that a report shows, computed once: the page, the figures and all tables are made of this."""
+"""A report: the runs below some folders, their statistics, and optionally published results beside them."""
 
-from collections.abc import Iterable
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from smrl.errors import SmrlError
-from smrl.report.aggregate import Aggregate, aggregates
-from smrl.report.curves import curves
-from smrl.report.gather import Run, gather
-from smrl.report.grids import (
-    Grid,
-    aggregate_grid,
-    paper_grid,
-    published_grid,
-    result_grids,
-    run_grids,
-    settings_grids,
-    times_grid,
-)
-from smrl.report.summary import Hours, Row, summarise
+import numpy as np
+from numpy.typing import NDArray
+
+from smrl.errors import SmrlError, require
+from smrl.report.results import Aggregate, Hours, ResultRow, aggregates, curves, summarise
+from smrl.report.tables import aggregate_table, result_tables, settings_tables, target_table
+from smrl.report.text import TextTable, number
+from smrl.runs.config import CONFIG, read_config, read_text
+from smrl.runs.records import EVALUATIONS, Record, read_run
+
+TRAINING = "training.csv"
+CONTROL_SUITE = ("dmc/", "dmc-pixels/", "dm_control/")  # tasks whose returns are at most 1,000
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedRun:
+    """A run's record with its hours of training, its versions and its machine."""
+
+    record: Record
+    hours: NDArray[np.float64]  # of training at each evaluation; NaN where training.csv does not have them
+    versions: dict[str, Any]
+    machine: dict[str, Any]  # processor, threads, backend, git commit
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedCurve:
+    """Mean and sample standard deviation (n − 1) over seeds at environment steps as smrl counts them."""
+
+    algorithm: str
+    env: str
+    steps: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    sd: NDArray[np.float64]
+    seeds: NDArray[np.int64]  # runs at each step
+    source: str  # a key of the sources @ the beginning of a commit
+
+
+@dataclass(frozen=True)
+class Published:
+    """Published results to show beside runs, as functions of an environment's id or of a run's settings."""
+
+    target: Callable[[str], float]  # environment → the return that sample efficiency is measured by, or NaN
+    unit: Callable[[str], float | None]  # environment → the return that counts as a score of 1
+    curves: Callable[[str], Sequence[PublishedCurve]]  # environment → all its curves
+    curve: Callable[[Mapping[str, Any]], PublishedCurve | None]  # settings → the curve of the same algorithm
+    remark: Callable[[Mapping[str, Any], str], str]  # settings and published algorithm → how their protocols differ
+    tables: Callable[[Sequence[ResultRow]], list[TextTable]]  # results beside published ones
+    sources: Callable[[], TextTable]
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Runs and their statistics."""
+    """Runs and their statistics; the page, the figures and all tables are made from it."""
 
-    runs: tuple[Run, ...]
-    problems: tuple[str, ...]  # one sentence for each run that is left out and each curve that is cut short
-    rows: list[Row]
-    tasks: list[str]  # that the aggregates are over
+    runs: tuple[ReportedRun, ...]
+    excluded: tuple[str, ...]  # a message for each run that cannot be used
+    truncated: tuple[str, ...]  # a message for each curve that ends before some of its runs
+    rows: list[ResultRow]
+    units: dict[str, float]  # the return that counts as a score of 1, by task
     aggregates: list[Aggregate]
-    hours: Hours
-    target: float | None
+    published: Published | None
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Messages about excluded and truncated runs."""
+        return self.excluded + self.truncated
+
+    @property
+    def hours(self) -> Hours:
+        """Hours of training by run."""
+        return {run.record.path: run.hours for run in self.runs}
 
 
-def make_report(folders: Iterable[Path], target: float | None = None) -> Report:
-    """Read all runs in these folders and compute; at least one run must be usable."""
-    gathered = gather(folders)
-    if not gathered.runs:
-        raise SmrlError(f"no run can be reported on: {' '.join(gathered.problems)}")
-    hours = {run.record.path: run.hours for run in gathered.runs}
-    rows = summarise(curves(gathered.records), target, hours)
-    tasks, found = aggregates(rows)
-    short = [message for row in rows for message in _cut_short(row)]
-    return Report(gathered.runs, (*gathered.problems, *short), rows, tasks, found, hours, target)
+def make_report(folders: Iterable[Path], target: float | None = None, published: Published | None = None) -> Report:
+    """Read all runs in these folders and compute their statistics; at least one run must be usable.
+
+    Steps to a return are counted for ``target``, by default for the published target of each environment.
+    """
+    runs, excluded = _read_runs(folders)
+    if not runs:
+        raise SmrlError(f"no run can be reported on: {' '.join(excluded)}")
+
+    def target_in(env: str) -> float:
+        if target is not None:
+            return target
+        return published.target(env) if published else np.nan
+
+    rows = summarise(curves([run.record for run in runs]), target_in, {run.record.path: run.hours for run in runs})
+    names = [row.name for row in rows]
+    envs = [row.curve.env for row in sorted(rows, key=lambda row: names.index(row.name)) if row.step]
+    units = {env: unit for env in envs if (unit := _unit(env, published)) is not None}
+    truncated = tuple(message for row in rows for message in _truncation(row))
+    return Report(tuple(runs), tuple(excluded), truncated, rows, units, aggregates(rows, units), published)
 
 
-def sections(report: Report) -> dict[str, list[Grid]]:
-    """The tables by section; those without a row are left out."""
+def sections(report: Report) -> dict[str, list[TextTable]]:
+    """Return the tables by section, without empty ones."""
     rows = report.rows
     found = {
-        "results": [*result_grids(rows), times_grid(rows)],
-        "aggregate": [aggregate_grid(report.tasks, report.aggregates)],
-        "published": [published_grid(rows), paper_grid(rows)],
-        "runs": [*run_grids(report.runs), *settings_grids(rows)],
+        "results": [*result_tables(rows), target_table(rows)],
+        "aggregate": [aggregate_table(report.units, report.aggregates)],
+        "published": report.published.tables(rows) if report.published else [],
+        "runs": [*_run_tables(report.runs), *settings_tables(rows)],
     }
-    return {name: [grid for grid in grids if grid.rows] for name, grids in found.items()}
+    return {name: [table for table in tables if table.rows] for name, tables in found.items()}
 
 
-def _cut_short(row: Row) -> list[str]:
-    """What a mean over seeds leaves out."""
+def _read_runs(folders: Iterable[Path]) -> tuple[list[ReportedRun], list[str]]:
+    """Read the runs in these folders and below them; return them and one message for each unusable run."""
+    paths: dict[Path, Path] = {}  # by their resolved path, so that a run counts once
+    for folder in folders:
+        require(folder.is_dir(), f"{folder} is not a folder; give the folder of a run, or a folder with runs in it.")
+        below = sorted({file.parent for name in (CONFIG, EVALUATIONS) for file in folder.rglob(name)})
+        require(bool(below), f"{folder} holds no run; give the folder of a run, or a folder with runs in it.")
+        paths |= {path.resolve(): path for path in below}
+    runs, problems = [], []
+    for path in paths.values():
+        try:
+            runs.append(_read_run(path))
+        except SmrlError as error:
+            problems.append(str(error))
+    return runs, problems
+
+
+def _read_run(path: Path) -> ReportedRun:
+    config, record = read_config(path), read_run(path)
+    require(
+        bool(np.isfinite(record.returns).all()),
+        f"{path / EVALUATIONS} holds a return that is no finite number; check the environment, or leave the run out.",
+    )
+    machine = {"processor": config["cpu"], **{name: config[name] for name in ("threads", "backend", "git_commit")}}
+    return ReportedRun(record, _hours(path / TRAINING, record), config["versions"], machine)
+
+
+def _hours(file: Path, record: Record) -> NDArray[np.float64]:
+    """Return the hours of training at the record's steps, including those before the first evaluation."""
+    try:
+        rows = list(csv.DictReader(read_text(file).rpartition("\n")[0].split("\n")))
+        hours = {int(row["step"]): float(row["seconds"]) / 3600 for row in rows}
+    except (SmrlError, csv.Error, KeyError, TypeError, ValueError, OverflowError):
+        hours = {}  # a report without hours is better than none
+    return np.array([hours.get(int(step), np.nan) for step in record.steps])
+
+
+def _unit(env: str, published: Published | None) -> float | None:
+    """Return the return that counts as a score of 1 in an environment, or None if it has no scores."""
+    if env.startswith(CONTROL_SUITE):
+        return 1000.0
+    return published.unit(env) if published else None
+
+
+def _truncation(row: ResultRow) -> list[str]:
+    """Describe the evaluations that a mean over seeds leaves out."""
     ends = [int(record.steps[-1]) for record in row.curve.records]
     title = f"{row.name}, {row.curve.env}"
     if not row.step:
         return [
-            f"{title}: its seeds have no step in common, so there is no mean over them; evaluate all at equal steps."
+            f"{title}: its seeds have no step in common, so they have no mean; evaluate all of them at equal steps."
         ]
     if max(ends) > row.step:
         seeds = ", ".join(f"{one.seed} at {one.steps[-1]:,}" for one in row.curve.records)
         return [f"{title}: means end at step {row.step:,}, the last that all seeds evaluated; seeds end: {seeds}."]
     return []
+
+
+def _run_tables(runs: Iterable[ReportedRun]) -> list[TextTable]:
+    """Make the table of runs, and that of the numbered versions and machines that made them."""
+    made: dict[tuple[str, str], int] = {}
+    cells = []
+    for run in runs:
+        versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+        machine = ", ".join(f"{name} {value}" for name, value in run.machine.items() if value is not None)
+        which = made.setdefault((versions, machine), len(made) + 1)
+        record = run.record
+        steps = f"{record.steps[-1]:,} of {record.budget:,}"
+        last = number(record.returns[-1])
+        cells.append((str(record.path), record.env, f"{record.seed}", steps, last, number(run.hours[-1]), f"{which}"))
+    columns = ("run", "task", "seed", "steps", "last return", "hours", "made with")
+    made_with = tuple((f"{which}", *texts) for texts, which in made.items())
+    return [
+        TextTable("Runs", columns, tuple(cells), left=("run", "task")),
+        TextTable(
+            "Versions and machines", ("made with", "versions", "machine"), made_with, left=("versions", "machine")
+        ),
+    ]

@@ -1,41 +1,134 @@
-"""Format of numbers in figures and tables."""
+"""Numbers and tables as text: for the terminal, Markdown, LaTeX and the page."""
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from rich import box
+from rich.table import Table
+from rich.text import Text
 
-from smrl.statistics import sample_sd
+from smrl.statistics import mean_sd
+
+UNKNOWN = "–"
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"−": "$-$", "±": r"$\pm$", "×": r"$\times$", "–": "--"},
+}
 
 
 def number(value: float, size: float | None = None) -> str:
-    """Format a number with 0 to 2 decimals, fewer for larger numbers; ``size`` decides if given. NaN is written as –.
+    """Format a number with 0 to 2 decimals, fewer for a larger ``size``, by default its own; NaN becomes –.
 
     >>> number(-1234.5), number(-52.34), number(0.953), number(3.2, size=150), number(math.nan)
     ('−1,234', '−52.3', '0.95', '3', '–')
     """
     if math.isnan(value):
-        return "–"
+        return UNKNOWN
     size = abs(value if size is None else size)
     digits = 0 if size >= 100 else 1 if size >= 10 else 2
     return f"{value:z,.{digits}f}".replace("-", "−")
 
 
 def spread(values: NDArray[np.float64]) -> str:
-    """Mean ± sample standard deviation (n − 1), which is unknown for a single value.
+    """Format the mean ± the sample standard deviation (n − 1), which is unknown for a single value.
 
     >>> spread(np.array([1.0, 3.0])), spread(np.array([-52.34]))
     ('2.00 ± 1.41', '−52.3 ± –')
     """
-    mean, sd = float(values.mean()), float(sample_sd(values))
-    size = float(np.fmax(abs(mean), sd))  # the mean's alone where the deviation is NaN
+    mean, sd = map(float, mean_sd(values))
+    return mean_and_sd(mean, sd, float(np.fmax(abs(mean), sd)))  # fmax ignores an unknown deviation
+
+
+def mean_and_sd(mean: float, sd: float, size: float) -> str:
+    """Format a mean ± a standard deviation with the decimals that suit ``size``."""
     return f"{number(mean, size)} ± {number(sd, size)}"
 
 
+def interval(value: float, low: float, high: float) -> str:
+    """Format a value with its interval in brackets, which is omitted where it is unknown.
+
+    >>> interval(2.0, 1.0, 3.5), interval(2.0, np.nan, np.nan)
+    ('2.00 [1.00, 3.50]', '2.00')
+    """
+    if np.isnan(low):
+        return number(value)
+    size = max(abs(low), abs(high))
+    return f"{number(value, size)} [{number(low, size)}, {number(high, size)}]"
+
+
 def printable(text: str) -> str:
-    """A text of a run without signs that would steer the terminal.
+    """Replace characters in a run's text that would control the terminal.
 
     >>> printable("a\\x1b[31mb")
     'a�[31mb'
     """
     return "".join(sign if sign.isprintable() else "�" for sign in text)
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table whose cells are text."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    left: tuple[str, ...] = ("settings",)  # left-aligned columns, which hold words; the others hold numbers
+
+
+def plain_table(title: str = "", caption: str = "") -> Table:
+    """Return an empty table for the terminal in the style that all commands share."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table.title, table.title_style, table.title_justify = (Text(title) if title else None), "bold", "left"
+    table.caption, table.caption_justify = (Text(caption) if caption else None), "left"
+    return table
+
+
+def as_terminal(table: TextTable) -> Table:
+    """Convert a table for the terminal."""
+    shown = plain_table(table.title, table.note)
+    for name in table.columns:
+        shown.add_column(name, justify="left" if name in table.left else "right", overflow="fold")
+    for row in table.rows:
+        shown.add_row(*map(Text, row))
+    return shown
+
+
+def as_markdown(tables: Iterable[TextTable]) -> str:
+    """Write tables as Markdown, each below its heading."""
+    return "\n".join(map(_markdown, tables))
+
+
+def as_latex(tables: Iterable[TextTable]) -> str:
+    """Write tables for a LaTeX document that loads the package booktabs."""
+    return "\n".join(map(_latex, tables))
+
+
+def _markdown(table: TextTable) -> str:
+    def line(cells: Iterable[str]) -> str:
+        return f"| {' | '.join(_in_one_line(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+    rule = f"|{''.join('---|' if name in table.left else '---:|' for name in table.columns)}"
+    parts = [f"## {_in_one_line(table.title)}", "", line(table.columns), rule, *map(line, table.rows), ""]
+    return "\n".join([*parts, *([table.note, ""] if table.note else [])])
+
+
+def _latex(table: TextTable) -> str:
+    def escaped(cell: str) -> str:
+        return "".join(_LATEX.get(sign, sign) for sign in _in_one_line(cell))
+
+    def line(cells: Iterable[str]) -> str:
+        return f"{' & '.join(map(escaped, cells))} \\\\"
+
+    begin = f"\\begin{{tabular}}{{{''.join('l' if name in table.left else 'r' for name in table.columns)}}}"
+    body = ["\\toprule", line(table.columns), "\\midrule", *map(line, table.rows), "\\bottomrule"]
+    note = [escaped(table.note), ""] if table.note else []
+    return "\n".join([f"% {_in_one_line(table.title)}", begin, *body, "\\end{tabular}", "", *note])
+
+
+def _in_one_line(cell: str) -> str:
+    return " ".join(cell.split())

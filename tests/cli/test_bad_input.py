@@ -34,7 +34,7 @@ def message(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "no such command": (("trian",), "did you mean train?"),
     "a flag for a command": (("--reuse", "10"), "there is no command '--reuse'"),
-    "no algorithm": (("train",), "begin with an algorithm: .* one of ddpg"),
+    "no algorithm": (("train",), "begin with an algorithm: smrl train ALGORITHM ENVIRONMENT .*; it may be ddpg"),
     "flags in place of an algorithm": (("train", "--steps", "9"), "ALGORITHM"),
     "no algorithm to compare": (("compare", "--reuse", "1"), "ALGORITHM"),
     "no such algorithm": (("train", "sca", "Pendulum-v1"), "did you mean sac?"),

@@ -16,9 +16,11 @@ def test_every_kind_of_file_is_written(tmp_path: Path, capsys: pytest.CaptureFix
     runs, new = write_study(tmp_path / "runs"), tmp_path / "new"
     endings = ("html", "csv", "md", "tex", "png", "pdf", "svg")
     files = [new / f"report.{ending}" for ending in endings]
-    main(["report", str(runs), "-o", *map(str, files), "--target", "1000"])
+    main(["report", str(runs), "-o", *map(str, files), "--target", "1000", "--published"])
     output = capsys.readouterr()
-    assert output.out.splitlines() == [f"report: {file}" for file in files]
+    lines = output.out.splitlines()
+    assert lines[:7] == [f"report: {file}" for file in files]
+    assert all(line.startswith(("above ", "unknown ")) for line in lines[7:])
     assert output.err == ""
     html, table, markdown, latex, png, pdf, svg = files
     assert html.read_text().startswith("<!doctype html>")

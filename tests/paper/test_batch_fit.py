@@ -1,4 +1,4 @@
-"""The fit of a batch after M updates: against closed forms, for every algorithm, and without a trace in the run."""
+"""The fit of a batch after M updates: against closed forms, for every algorithm, and without changing the run."""
 
 import hashlib
 from pathlib import Path
@@ -15,8 +15,8 @@ from smrl.algorithms import registry
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.paper import batch_fit as study
-from smrl.paper.batch_fit import batch_fit, draw, measure_of, measure_run
-from smrl.paper.batch_fit_table import FILE, Fit, read, write
+from smrl.paper.batch_fit import FILE, batch_fit, draw, measure_of, measure_run, read, write
+from smrl.paper.batch_fit_results import Fit
 from smrl.settings import RunOptions, make_settings
 from smrl.studies.launch import Outcome
 from smrl.types import Algorithm, Transition
@@ -64,7 +64,7 @@ def constant(copies: str = "never", rounds: int = 1, noise: float = 0.0) -> Algo
 
 
 def transitions(reward: float, size: int = 4) -> Transition:
-    """Equal transitions, but for their number."""
+    """Return equal transitions."""
     scalars = np.ones(size, np.float32)
     obs = np.zeros((size, 1), np.float32)
     return Transition(obs, obs, reward * scalars, DISCOUNT * scalars, obs)
@@ -73,7 +73,7 @@ def transitions(reward: float, size: int = 4) -> Transition:
 def measured(algorithm: Algorithm[Constant], batch: Transition, held_out: Transition) -> np.ndarray:
     state = Constant(jnp.full(algorithm.rounds, Q), jnp.asarray(TARGET))
     found = measure_of(algorithm)(state, batch, held_out, UPDATES, 1, jax.random.key(0))
-    assert state.q.tolist() == [Q] * algorithm.rounds, "the state is not given away"
+    assert state.q.tolist() == [Q] * algorithm.rounds, "the state is not donated"
     return found
 
 
@@ -81,7 +81,7 @@ TIMES = np.array([0, *UPDATES])
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
-def test_a_target_that_stays(rounds: int) -> None:
+def test_fixed_target(rounds: int) -> None:
     """q_M = y + (1 − α)^M (q − y); with two rounds both numbers learn from the batch."""
     y, other = 1 + DISCOUNT * TARGET, 2 + DISCOUNT * TARGET
     q = y + (1 - RATE) ** TIMES * (Q - y)
@@ -89,7 +89,7 @@ def test_a_target_that_stays(rounds: int) -> None:
     np.testing.assert_allclose(found.T, np.abs([q - y, q - y, q - other, q - other]), rtol=1e-5)
 
 
-def test_a_target_that_moves_with_every_update() -> None:
+def test_target_that_moves_with_every_update() -> None:
     """The first update has the target of before; from then on q contracts by 1 − α (1 − γ) to r / (1 − γ)."""
     y, other, limit = 1 + DISCOUNT * TARGET, 2 + DISCOUNT * TARGET, 1 / (1 - DISCOUNT)
     first = Q - RATE * (Q - y)
@@ -100,7 +100,7 @@ def test_a_target_that_moves_with_every_update() -> None:
     np.testing.assert_allclose(found.T, np.abs([q - y, moving, q - other, moving_other]), rtol=1e-4)
 
 
-def test_what_is_done_once_after_all_updates_is_done() -> None:
+def test_after_updates_is_called() -> None:
     y = 1 + DISCOUNT * TARGET
     q = y + (1 - RATE) ** TIMES * (Q - y)
     target = np.array([TARGET, *q[1:]])
@@ -108,7 +108,7 @@ def test_what_is_done_once_after_all_updates_is_done() -> None:
     np.testing.assert_allclose(found.T[:2], np.abs([q - y, q - 1 - DISCOUNT * target]), rtol=1e-5)
 
 
-def test_random_targets_are_the_same_before_and_after() -> None:
+def test_random_targets_are_equal_before_and_after() -> None:
     """With a target that stays, the noise of its estimate makes no difference between fixed and moving."""
     found = measured(constant(noise=1.0), transitions(1.0), transitions(2.0))
     np.testing.assert_allclose(found[:, 0], found[:, 1], rtol=1e-4)
@@ -137,8 +137,8 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in BUILT_IN if name 
 
 
 @pytest.mark.parametrize("name", ["sac", *SLOW])
-def test_without_a_future_the_target_is_the_reward(name: str) -> None:
-    """That is how the change of Q is told by the TD error alone: no update and no random number changes this target."""
+def test_target_without_discount_is_the_reward(name: str) -> None:
+    """So the change of Q follows from TD errors alone: no update and no random number changes this target."""
     algorithm, state = made(name)
     batch = without_future(random_transitions(1))
     td_error = jax.jit(algorithm.td_error)
@@ -182,7 +182,7 @@ def test_held_out_transitions_are_not_in_the_batch() -> None:
         np.testing.assert_array_equal(batch.reward, as_in_training.reward[0])
 
 
-def test_a_memory_without_other_transitions_is_refused() -> None:
+def test_replay_without_held_out_transitions_is_refused() -> None:
     with pytest.raises(SmrlError, match=r"of 3 rows .* a batch of 32; lower --batch-size"):
         draw(memory(3), np.random.default_rng(0), 32)
 
@@ -212,18 +212,18 @@ def test_measuring_changes_nothing_in_the_run(run: smrl.Run, monkeypatch: pytest
     fit = measure_run(run, UPDATES, 3, print)
     assert digests(run.path) == before
     assert (fit.step, fit.updates, fit.errors.shape) == (60, (0, *UPDATES), (3, 5, 4))
-    assert len(set(drawn)) == len(drawn) == 3, "every batch is another one"
+    assert len(set(drawn)) == len(drawn) == 3, "all batches differ"
     targets_moved = ~np.isclose(fit.errors[:, 1, 0], fit.errors[:, 1, 1], rtol=1e-6)
     assert targets_moved.tolist() == [False, True, False], "TD3's targets move at every second learning step"
 
 
-def test_a_run_that_has_diverged_is_refused(run: smrl.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diverged_run_is_refused(run: smrl.Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "measure_of", lambda algorithm: lambda *given: np.full((5, 4), np.nan))
     with pytest.raises(SmrlError, match=r"seed0 at step 60 are 0 or not finite"):
         measure_run(run, UPDATES, 3, print)
 
 
-def test_a_run_without_a_checkpoint_is_refused(run: smrl.Run, tmp_path: Path) -> None:
+def test_run_without_checkpoint_is_refused(run: smrl.Run, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes((run.path / "config.json").read_bytes())
     with pytest.raises(SmrlError, match="has no checkpoint yet; train it first"):
         measure_run(smrl.load(tmp_path), UPDATES, 3, print)
@@ -234,7 +234,7 @@ def a_fit(step: int, value: float, updates: tuple[int, ...] = (0, 1, 10), batche
     return Fit({}, step, updates, errors)
 
 
-def test_the_table_is_read_as_it_was_written(run: smrl.Run, tmp_path: Path) -> None:
+def test_table_round_trip(run: smrl.Run, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes((run.path / "config.json").read_bytes())
     assert read(tmp_path, (1, 10), 2) == []
     for fit in (a_fit(20, 0.5), a_fit(40, 1.5), a_fit(40, 2.5)):
@@ -251,17 +251,17 @@ def test_the_table_is_read_as_it_was_written(run: smrl.Run, tmp_path: Path) -> N
     write(tmp_path, a_fit(60, 3.5))
     table = tmp_path / FILE
     table.write_bytes(table.read_bytes()[:-3])
-    assert [fit.step for fit in read(tmp_path, (1, 10), 2)] == [20, 40], "a kill has cut the last line"
+    assert [fit.step for fit in read(tmp_path, (1, 10), 2)] == [20, 40], "a kill has truncated the last line"
 
 
 @pytest.mark.parametrize("content", ["step,batch\n20,0\n", "step,batch,updates\n20,x,1\n"])
-def test_a_damaged_table_is_refused(content: str, tmp_path: Path) -> None:
+def test_damaged_table_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(content)
     with pytest.raises(SmrlError, match=f"{FILE} is damaged; delete it"):
         read(tmp_path, (1,), 1)
 
 
-def test_a_run_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_failed_run_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(study, "run_all", lambda *given: Outcome([], {"SAC, seed 0": "the robot is on fire."}))
     settings = make_settings("sac", "Pendulum-v1")
     with pytest.raises(SmrlError, match="SAC, seed 0 failed: the robot is on fire"):

@@ -10,7 +10,7 @@ from written_runs import HYPER, SETTINGS
 
 from smrl.errors import SmrlError
 from smrl.paper import published
-from smrl.paper.bands import COUNTERPARTS, counterpart, find, remark, step_of
+from smrl.paper.bands import COUNTERPARTS, counterpart, reference, remark, step_of, target, unit
 
 
 def settings(**changes: Any) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def names(found: dict[str, Any]) -> tuple[tuple[str, ...], str]:
     return (known.curves, known.paper) if known else ((), "")
 
 
-def test_a_curve_has_its_source() -> None:
+def test_curve_has_its_source() -> None:
     curve = published.curve("sac", "HalfCheetah-v4")
     assert curve is not None
     assert curve.source == "SimbaV2@14fafb2"
@@ -34,7 +34,7 @@ def test_a_curve_has_its_source() -> None:
     assert {one.algorithm for one in published.curves_of("Hopper-v4")} >= {"sac", "redq-utd20", "droq-utd20", "crossq"}
 
 
-def test_frames_of_atari_are_steps_of_four() -> None:
+def test_atari_steps_are_four_frames() -> None:
     curve = published.curve("dqn-dopamine", "PongNoFrameskip-v4")
     assert curve is not None
     assert curve.steps[:2].tolist() == [250_000, 500_000]
@@ -52,12 +52,12 @@ def test_frames_of_atari_are_steps_of_four() -> None:
         ("my_module:my_env", "my_module:my_env", "gym"),
     ],
 )
-def test_tasks_have_the_published_name(env: str, name: str, suite: str) -> None:
+def test_published_names_of_tasks(env: str, name: str, suite: str) -> None:
     assert (published.task_name(env), published.suite_of(env)) == (name, suite)
 
 
-def test_every_source_and_protocol_is_known() -> None:
-    text = files("smrl.report").joinpath("published", "curves.csv").read_text()
+def test_every_curve_has_a_source_and_a_protocol() -> None:
+    text = files("smrl.paper").joinpath("published", "curves.csv").read_text()
     rows = list(csv.DictReader(text.splitlines()))
     assert len(rows) == 14_370
     known = {source.key: source for source in published.sources()}
@@ -70,7 +70,7 @@ def test_every_source_and_protocol_is_known() -> None:
         assert protocol.action_repeat is not None or protocol.remark, (algorithm, env)
 
 
-def test_the_papers_tables() -> None:
+def test_paper_tables() -> None:
     table = published.paper_table("sample_efficiency")
     assert len(table) == 24
     (hopper,) = (number for number in table if (number.task, number.algorithm) == ("Hopper-v2", "SAC-SMR"))
@@ -118,21 +118,21 @@ def test_every_counterpart_exists() -> None:
         ({"algorithm": "redq", "fresh_batches": 20, "critics": 5}, ((), "")),
     ],
 )
-def test_settings_have_the_published_name(changes: dict[str, Any], expected: tuple[tuple[str, ...], str]) -> None:
+def test_published_names_of_settings(changes: dict[str, Any], expected: tuple[tuple[str, ...], str]) -> None:
     assert names(settings(**changes)) == expected
 
 
-def test_redq_is_called_otherwise_on_the_control_suite() -> None:
+def test_redq_has_another_name_on_the_control_suite() -> None:
     redq = settings(algorithm="redq", fresh_batches=20, critics=10)
-    found = [find(redq | {"env": env}).curve for env in ("Hopper-v4", "dmc/cheetah-run")]
+    found = [reference(redq | {"env": env}).curve for env in ("Hopper-v4", "dmc/cheetah-run")]
     assert [one.algorithm for one in found if one] == ["redq-utd20", "redq"]
 
 
-def test_the_band_is_linear_between_published_steps() -> None:
+def test_band_is_linear_between_published_steps() -> None:
     curve = published.curve("sac", "Hopper-v4")
     assert curve is not None
     middle = int(curve.steps[3] + curve.steps[4]) // 2
-    found = find(settings()).band(middle)
+    found = reference(settings()).band(middle)
     assert found is not None
     assert found.mean == pytest.approx((curve.mean[3] + curve.mean[4]) / 2, rel=1e-3)
     assert found.sd == pytest.approx((curve.sd[3] + curve.sd[4]) / 2, rel=1e-3)
@@ -140,27 +140,36 @@ def test_the_band_is_linear_between_published_steps() -> None:
     assert (found.name, found.seeds, found.remark) == ("sac", 10, "")
 
 
-def test_the_band_ends_soon_after_the_last_published_step() -> None:
+def test_band_ends_shortly_after_the_last_published_step() -> None:
     last = published.curve("sac", "Hopper-v4")
     assert last is not None
-    found = find(settings()).band(1_040_000)
+    found = reference(settings()).band(1_040_000)
     assert found is not None
     assert found.mean == last.mean[-1]
-    assert find(settings()).band(1_060_000) is None
+    assert reference(settings()).band(1_060_000) is None
 
 
-def test_without_a_curve_the_band_is_the_papers() -> None:
+def test_band_without_a_curve_is_from_the_paper() -> None:
     cheetah = settings(env="dmc/cheetah-run", reuse="10", action_repeat=4)
-    found = find(cheetah).band(245_000)
+    found = reference(cheetah).band(245_000)
     assert found is not None
     assert (found.source, found.mean, found.sd, found.seeds) == ("the paper", 600.1, 49.2, 6)
-    assert find(cheetah).band(200_000) is None
-    assert find(settings(reuse="10")).band(93_000) is None  # steps to a return have no band
-    assert [number.value for number in find(settings(reuse="10")).numbers] == [93_000]
+    assert reference(cheetah).band(200_000) is None
+    assert reference(settings(reuse="10")).band(93_000) is None  # steps to a return have no band
+    assert [number.value for number in reference(settings(reuse="10")).numbers] == [93_000]
 
 
-def test_another_action_repeat_is_marked() -> None:
-    found = find(settings(env="dmc/cheetah-run", action_repeat=4)).band(250_000)
+def test_different_action_repeat_is_remarked() -> None:
+    found = reference(settings(env="dmc/cheetah-run", action_repeat=4)).band(250_000)
     assert found is not None
     assert found.remark == "action repeat 2 there, 4 here"
     assert remark(settings(env="dmc/cheetah-run", action_repeat=2), "sac") == ""
+
+
+def test_targets_and_units_of_scores() -> None:
+    curve = published.curve("sac", "Hopper-v4")
+    assert curve is not None
+    assert unit("Hopper-v4") == curve.mean[-1]
+    assert unit("Pendulum-v1") is None
+    assert target("Hopper-v4") == 3000
+    assert np.isnan(target("dmc/cheetah-run"))

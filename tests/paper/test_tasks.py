@@ -1,4 +1,4 @@
-"""The paper's task lists: as long as it says, named as smrl names them, and there to be trained on."""
+"""The paper's task lists: their lengths, their ids, and that their environments can be made."""
 
 import contextlib
 import re
@@ -14,7 +14,7 @@ from smrl.paper.tasks import GUESSED, LISTS, NAMED, find
 FAMILIES = {"gym": "Gym MuJoCo", "dmc": "DeepMind Control", "pybullet": "PyBullet"}
 LATER = ("dmc-pixels", "atari")  # they need a renderer and an extra
 
-# What the paper's text and tables name for each list, in its own words.
+# The names in the paper's text and tables for each list.
 IN_THE_PAPER = {
     "gym": ("Hopper", "Walker2d", "HalfCheetah", "Ant"),
     "dmc": ("cheetah-run", "fish-swim", "finger-turn-hard", "reacher-hard"),
@@ -27,7 +27,7 @@ IN_THE_PAPER = {
 }
 
 
-def test_lists_are_as_long_as_the_paper_says() -> None:
+def test_lengths_of_the_lists() -> None:
     counts = {name: len(set(found.tasks)) for name, found in LISTS.items()}
     assert counts == {
         **{"gym": 4, "dmc": 20, "dmc-main": 8, "dmc-1m": 16, "dmc-utd": 4},
@@ -47,7 +47,7 @@ def test_every_task_is_marked(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["dmc-main", "dmc-1m", "dmc-utd"])
-def test_studies_of_the_suite_are_among_its_20_tasks(name: str) -> None:
+def test_lists_of_the_suite_are_subsets_of_dmc(name: str) -> None:
     assert set(find(name).tasks) < set(find("dmc").tasks)
 
 
@@ -62,12 +62,12 @@ def test_all_tasks_can_be_made_by_the_ids_that_smrl_lists(name: str) -> None:
             assert environment.reset(0).shape == environment.spec.obs.shape
 
 
-def test_an_unknown_list_is_refused_with_the_nearest() -> None:
+def test_unknown_list_is_refused() -> None:
     with pytest.raises(SmrlError, match=r"no task list 'dmc-utb' among gym, dmc, .*; did you mean dmc-utd\?"):
         find("dmc-utb")
 
 
-def test_the_document_counts_the_same() -> None:
+def test_document_has_the_same_counts() -> None:
     text = (Path(__file__).parents[2] / "docs" / "environments.md").read_text()
     rows = re.findall(r"^\| `([\w-]+)` \| (\d+) \| (\d+) \|", text, re.MULTILINE)
     assert rows == [(name, str(len(found.tasks)), str(len(found.named))) for name, found in LISTS.items()]

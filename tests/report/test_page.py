@@ -1,4 +1,4 @@
-"""The report: what it leaves out, what its page holds, and that page, CSV, Markdown and LaTeX say the same."""
+"""The report: what it excludes, what its page holds, and that page, CSV, Markdown and LaTeX agree."""
 
 import csv
 import json
@@ -11,13 +11,11 @@ import pytest
 from written_runs import write_run, write_study
 
 from smrl.errors import SmrlError
-from smrl.report import charts
-from smrl.report.aggregate import aggregates, unit
-from smrl.report.export import as_csv, as_latex, as_markdown
-from smrl.report.grids import Grid, between
-from smrl.report.page import page
+from smrl.paper.bands import PUBLISHED
+from smrl.report.page import ALL_POINTS, page
 from smrl.report.report import Report, make_report, sections
-from smrl.report.text import number
+from smrl.report.tables import as_csv
+from smrl.report.text import TextTable, as_latex, as_markdown, interval, number
 
 EVIL = "</script><img src=x onerror=alert(1)>\u2028&<!--"
 
@@ -30,32 +28,32 @@ def content(html: str) -> dict[str, Any]:
 
 
 def table(report: Report, section: str, title: str) -> list[dict[str, str]]:
-    (grid,) = (grid for grid in sections(report)[section] if grid.title == title)
-    return [dict(zip(grid.columns, row, strict=True)) for row in grid.rows]
+    (found,) = (one for one in sections(report)[section] if one.title == title)
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
 
-def test_the_page_says_what_the_csv_says(tmp_path: Path) -> None:
-    report = make_report([write_study(tmp_path)])
+def test_page_and_csv_agree(tmp_path: Path) -> None:
+    report = make_report([write_study(tmp_path)], published=PUBLISHED)
     rows = list(csv.DictReader(as_csv(report.rows).splitlines()))
     shown = content(page(report))["results"]
-    assert [grid["title"] for grid in shown] == ["Hopper-v4", "dmc/cheetah-run", "Steps to a return"]
-    cells = [dict(zip(grid["columns"], row, strict=True)) for grid in shown[:2] for row in grid["rows"]]
+    assert [table["title"] for table in shown] == ["Hopper-v4", "dmc/cheetah-run", "Steps to a return"]
+    cells = [dict(zip(table["columns"], row, strict=True)) for table in shown[:2] for row in table["rows"]]
     assert len(cells) == len(rows) == 4
     for row, cell in zip(rows, cells, strict=True):
         values = {name: float(text) for name, text in row.items() if text and name not in ("environment", "settings")}
         size = max(abs(values["mean"]), values["sd"])
         assert cell["settings"] == row["settings"]
         assert cell["return"] == f"{number(values['mean'], size)} ± {number(values['sd'], size)}"
-        assert cell["IQM"] == between(*(values[name] for name in ("iqm", "iqm_low", "iqm_high")))
+        assert cell["IQM"] == interval(*(values[name] for name in ("iqm", "iqm_low", "iqm_high")))
         assert cell["best"] == number(values["best"])
         assert cell["mean over training"] == number(values["area"])
         assert (cell["seeds"], cell["step"]) == (row["seeds"], f"{int(row['step']):,}")
         assert cell["hours"] == number(values["hours"])
 
 
-def test_the_numbers_are_right(tmp_path: Path) -> None:
+def test_numbers_of_a_linear_study(tmp_path: Path) -> None:
     """With a return of s·3,000·k/30 + 10·seed·k/30 at step 1,000·k of 30."""
-    report = make_report([write_study(tmp_path)])
+    report = make_report([write_study(tmp_path)], published=PUBLISHED)
     plain, reuse = report.rows[:2]
     assert (plain.step, plain.mean, plain.sd, plain.best) == (30_000, 1510, 10, 1510)
     assert (plain.iqm, plain.iqm_low, plain.iqm_high) == (1510, 1500, 1520)
@@ -72,7 +70,7 @@ def test_the_numbers_are_right(tmp_path: Path) -> None:
     assert lower[0].speed_up == 1
 
 
-def test_steps_to_a_return_are_a_table(tmp_path: Path) -> None:
+def test_table_of_steps_to_a_return(tmp_path: Path) -> None:
     rows = table(make_report([write_study(tmp_path)], target=1000.0), "results", "Steps to a return")
     assert [row["speed-up"] for row in rows] == ["1.00×", "2.50×", "–", "–"]
     assert rows[1] | {"hours": ""} == {
@@ -82,8 +80,8 @@ def test_steps_to_a_return_are_a_table(tmp_path: Path) -> None:
     assert (rows[2]["steps, by seed"], rows[2]["steps, mean curve"]) == ("never (0 of 3)", "never")
 
 
-def test_published_numbers_stand_beside_ours(tmp_path: Path) -> None:
-    report = make_report([write_study(tmp_path)])
+def test_published_results_are_beside_ours(tmp_path: Path) -> None:
+    report = make_report([write_study(tmp_path)], published=PUBLISHED)
     published, paper = (table(report, "published", title) for title in ("Published curves", "The paper's tables"))
     assert [(row["task"], row["as"]) for row in published] == [
         ("Hopper-v4", "sac, 10 seeds"),
@@ -97,14 +95,23 @@ def test_published_numbers_stand_beside_ours(tmp_path: Path) -> None:
     assert (cheetah["measure"], cheetah["here"], cheetah["paper"]) == ("return at 250,000", "–", "284.6 ± 20.5")
 
 
-def test_statistics_over_tasks_are_of_scores(tmp_path: Path) -> None:
+def test_report_without_published_results(tmp_path: Path) -> None:
     report = make_report([write_study(tmp_path)])
-    assert report.tasks == ["Hopper-v4", "dmc/cheetah-run"]
-    assert unit("dmc/cheetah-run") == 1000
-    assert unit("Pendulum-v1") is None
-    plain, reuse = report.aggregates
-    sac = unit("Hopper-v4")
+    assert all(np.isnan(row.target) for row in report.rows)
+    assert report.units == {"dmc/cheetah-run": 1000}, "a score on the control suite needs no published number"
+    assert report.aggregates == []
+    shown = content(page(report))
+    assert shown["published"] == shown["sources"] == shown["aggregate"] == []
+    assert {series["kind"] for panel in shown["panels"] for series in panel["series"]} == {"ours"}
+    assert "Steps to a return" not in [table["title"] for table in shown["results"]]
+
+
+def test_statistics_over_tasks_are_of_scores(tmp_path: Path) -> None:
+    report = make_report([write_study(tmp_path)], published=PUBLISHED)
+    sac = PUBLISHED.unit("Hopper-v4")
     assert sac is not None
+    assert report.units == {"Hopper-v4": sac, "dmc/cheetah-run": 1000}
+    plain, reuse = report.aggregates
     np.testing.assert_allclose(plain.scores, [[(1500 + 10 * s) / sac, (400 + 10 * s) / 1000] for s in range(3)])
     np.testing.assert_array_equal(reuse.improvement, 1)
     assert np.isnan(plain.improvement.value)
@@ -114,20 +121,20 @@ def test_statistics_over_tasks_are_of_scores(tmp_path: Path) -> None:
     assert shown["aggregate"][0]["columns"][-1] == "probability of improvement over SAC, reuse 1"
 
 
-def test_names_are_compared_at_a_step_that_all_reached(tmp_path: Path) -> None:
+def test_aggregates_compare_at_a_common_step(tmp_path: Path) -> None:
     write_study(tmp_path)
     for seed in (0, 1):  # as many seeds on all tasks
         for env in ("Hopper-v4", "dmc/cheetah-run"):
             place = tmp_path / "td3" / env / f"{seed}"
             write_run(place, [(10_000, 100.0)], env=env, algorithm="td3", seed=seed, steps=30_000)
-    _, found = aggregates(make_report([tmp_path]).rows)
+    found = make_report([tmp_path], published=PUBLISHED).aggregates
     assert [one.scores.shape for one in found] == [(3, 2), (3, 2), (2, 2)]
     np.testing.assert_allclose(found[0].scores[0, 1], 400 / 3 / 1000)
     write_run(tmp_path / "ddpg", [(10_000, 100.0)], algorithm="ddpg")  # on one task of the two
-    assert len(aggregates(make_report([tmp_path]).rows)[1]) == 3
+    assert len(make_report([tmp_path], published=PUBLISHED).aggregates) == 3
 
 
-def test_no_text_of_a_run_is_html(tmp_path: Path) -> None:
+def test_text_of_runs_is_not_html(tmp_path: Path) -> None:
     place = tmp_path / "<img src=x onerror=alert(1)>"
     write_run(place, [(1000, 1.0)], env=EVIL, algorithm=f"m:{EVIL}", tau=EVIL)
     html = page(make_report([tmp_path]))
@@ -142,21 +149,19 @@ def test_no_text_of_a_run_is_html(tmp_path: Path) -> None:
     assert set(re.findall(r"https?://[\w.]+", html.rpartition("<script>")[2])) == {"http://www.w3.org"}  # SVG's name
 
 
-def test_a_placeholder_in_a_run_is_left_alone(tmp_path: Path) -> None:
+def test_placeholder_in_a_run_is_not_replaced(tmp_path: Path) -> None:
     write_run(tmp_path / "run", [(1000, 1.0)], env="{{script}}{{data}}{{style}}{{policy}}")
     assert content(page(make_report([tmp_path])))["panels"][0]["title"] == "{{script}}{{data}}{{style}}{{policy}}"
 
 
-def test_a_hundred_runs_stay_below_a_megabyte(tmp_path: Path) -> None:
-    html = page(make_report([write_study(tmp_path, seeds=25, points=500)]))
+def test_page_of_a_hundred_runs_is_below_a_megabyte(tmp_path: Path) -> None:
+    html = page(make_report([write_study(tmp_path, seeds=25, points=500)], published=PUBLISHED))
     assert len(html.encode()) < 1_000_000
     series = content(html)["panels"][0]["series"][0]
     assert series["steps"][0] == 1000
     assert series["steps"][-1] == 500_000
     assert len(series["lines"]) == 25
-    assert (
-        sum(len(line["mean"]) for line in series["lines"]) < charts.TOGETHER // 4
-    )  # as do those of the three other means
+    assert sum(len(line["mean"]) for line in series["lines"]) < ALL_POINTS // 4  # as do those of the three other means
 
 
 @pytest.mark.parametrize(
@@ -172,7 +177,7 @@ def test_a_hundred_runs_stay_below_a_megabyte(tmp_path: Path) -> None:
         (lambda run: (run / "config.json").write_text('{"format": 99}'), "was written by a newer smrl; update smrl"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence_and_the_rest_is_reported(tmp_path: Path, spoil: Any, message: str) -> None:
+def test_unusable_run_is_excluded_with_a_message(tmp_path: Path, spoil: Any, message: str) -> None:
     write_run(tmp_path / "good", [(1000, 1.0)])
     bad = write_run(tmp_path / "bad", [(1000, 2.0)], seed=1)
     spoil(bad)
@@ -186,7 +191,7 @@ def test_what_cannot_be_used_is_one_sentence_and_the_rest_is_reported(tmp_path: 
         make_report([bad])
 
 
-def test_training_times_that_cannot_be_read_are_unknown(tmp_path: Path) -> None:
+def test_unreadable_training_times_are_unknown(tmp_path: Path) -> None:
     for name, text in (("a", "step,seconds\n1000,x\n"), ("b", "nothing"), ("c", "step,seconds\n2000,5\n")):
         run = write_run(tmp_path / name, [(1000, 1.0)], seed=ord(name))
         (run / "training.csv").write_text(text)
@@ -196,7 +201,7 @@ def test_training_times_that_cannot_be_read_are_unknown(tmp_path: Path) -> None:
     assert content(page(report))["panels"][0]["series"][0]["hours"] is None
 
 
-def test_seeds_of_different_lengths_are_named(tmp_path: Path) -> None:
+def test_seeds_of_different_lengths_are_reported(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [(1000, 1.0), (2000, 9.0), (3000, 5.0)], seed=0)
     write_run(tmp_path / "b", [(1000, 3.0)], seed=1)
     report = make_report([tmp_path])
@@ -209,7 +214,7 @@ def test_seeds_of_different_lengths_are_named(tmp_path: Path) -> None:
     )
 
 
-def test_seeds_without_a_common_step_are_named(tmp_path: Path) -> None:
+def test_seeds_without_a_common_step_are_reported(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [(1000, 1.0)], seed=0)
     write_run(tmp_path / "b", [(1500, 3.0)], seed=1)
     report = make_report([tmp_path], target=2.0)
@@ -220,7 +225,7 @@ def test_seeds_without_a_common_step_are_named(tmp_path: Path) -> None:
     assert content(page(report))["panels"][0]["series"] == []
 
 
-def test_a_run_that_is_given_twice_counts_once(tmp_path: Path) -> None:
+def test_run_given_twice_counts_once(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a", [(1000, 1.0)])
     assert len(make_report([tmp_path, run, tmp_path / "a" / ".." / "a"]).runs) == 1
 
@@ -232,7 +237,7 @@ def test_folders_must_hold_runs(tmp_path: Path) -> None:
         make_report([tmp_path])
 
 
-def test_settings_and_versions_are_there(tmp_path: Path) -> None:
+def test_settings_and_versions_are_shown(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [(1000, 1.0)], tau=0.01)
     write_run(tmp_path / "b", [(1000, 1.0)], reuse="10")
     report = make_report([tmp_path])
@@ -247,8 +252,8 @@ def test_settings_and_versions_are_there(tmp_path: Path) -> None:
 
 
 def test_markdown_and_latex_escape() -> None:
-    grid = Grid("a\nb", ("settings", "value"), (("x|y_z", "−1 ± 2 %"),), "50 %", ("settings",))
-    assert as_markdown([grid]) == "## a b\n\n| settings | value |\n|---|---:|\n| x\\|y_z | −1 ± 2 % |\n\n50 %\n"
-    latex = as_latex([grid])
+    text_table = TextTable("a\nb", ("settings", "value"), (("x|y_z", "−1 ± 2 %"),), "50 %", ("settings",))
+    assert as_markdown([text_table]) == "## a b\n\n| settings | value |\n|---|---:|\n| x\\|y_z | −1 ± 2 % |\n\n50 %\n"
+    latex = as_latex([text_table])
     assert "% a b\n\\begin{tabular}{lr}\n\\toprule\nsettings & value \\\\\n\\midrule\n" in latex
     assert "x|y\\_z & $-$1 $\\pm$ 2 \\% \\\\\n\\bottomrule\n\\end{tabular}\n\n50 \\%\n" in latex

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from written_runs import write_run, write_study
 
+from smrl.paper.bands import PUBLISHED
 from smrl.report.page import page as make_page
 from smrl.report.report import make_report
 
@@ -39,7 +40,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_run(runs / "<b>damaged</b>", [(1000, 1.0)])
     (runs / "<b>damaged</b>" / "evaluations.csv").unlink()
     file = runs / "report.html"
-    file.write_text(make_page(make_report([runs])), encoding="utf-8")
+    file.write_text(make_page(make_report([runs], published=PUBLISHED)), encoding="utf-8")
     return file
 
 
@@ -49,7 +50,7 @@ def page(browser: Any, report: Path) -> Iterator[Any]:
 
 
 def opened(browser: Any, report: Path, **options: Any) -> Iterator[Any]:
-    """The page; nothing may be said on its console, asked or loaded."""
+    """Open the page; it must not write to the console, open dialogs or load anything."""
     messages: list[str] = []
     size = {"width": options.pop("width"), "height": 900}
     tab = browser.new_page(viewport=size, **options)
@@ -68,7 +69,7 @@ def panel(page: Any, title: str = "Hopper-v4") -> Any:
 
 
 def soon(is_true: Callable[[], bool]) -> None:
-    """Assert what the page shows in a moment: on a busy machine it may draw late."""
+    """Assert a condition that the page meets soon; on a busy machine it may draw late."""
     end = time.monotonic() + 20
     while not is_true() and time.monotonic() < end:
         time.sleep(0.05)
@@ -133,7 +134,7 @@ def test_dragging_zooms_and_a_double_click_zooms_out(page: Any) -> None:
     soon(lambda: not zoom_out.is_visible())
 
 
-def test_the_keyboard_moves_and_zooms(page: Any) -> None:
+def test_keyboard_moves_and_zooms(page: Any) -> None:
     before = axis(page)
     panel(page).locator("svg.plot").focus()
     page.keyboard.press("ArrowRight")
@@ -145,14 +146,14 @@ def test_the_keyboard_moves_and_zooms(page: Any) -> None:
     soon(lambda: axis(page) == before)
 
 
-def test_the_axis_can_be_hours(page: Any) -> None:
+def test_axis_in_hours(page: Any) -> None:
     page.get_by_role("radio", name="hours").check()
     soon(lambda: "hours of training" in axis(page))
     soon(lambda: panel(page).locator("path.mean").count() == 2)
     soon(lambda: panel(page).locator("svg.plot path.theirs").count() == 0)  # published curves have no hours
 
 
-def test_texts_of_runs_are_texts(page: Any) -> None:
+def test_text_of_runs_is_text(page: Any) -> None:
     assert page.locator("img, b:text('damaged')").count() == 0
     assert page.locator("figure.panel strong").all_text_contents() == [
         EVIL,
@@ -164,7 +165,7 @@ def test_texts_of_runs_are_texts(page: Any) -> None:
     assert "<img src=x onerror=alert(1)>" in page.locator("#runs").text_content()
 
 
-def test_a_phone_needs_no_sideways_scrolling(browser: Any, report: Path) -> None:
+def test_phone_needs_no_horizontal_scrolling(browser: Any, report: Path) -> None:
     for tab in opened(browser, report, width=390, is_mobile=True, has_touch=True):
         assert tab.evaluate("document.documentElement.scrollWidth") == 390
         boxes = [figure.bounding_box() for figure in tab.locator("#panels figure").all()]

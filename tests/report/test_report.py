@@ -14,12 +14,12 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from smrl.errors import SmrlError
-from smrl.report.curves import Reached, curves, mean_steps_to
 from smrl.report.figures import learning_curves
-from smrl.report.table import comparison_table
+from smrl.report.results import Reached, curves, mean_steps_to
+from smrl.report.tables import comparison_table
 from smrl.runs.records import Record
 
-FORBIDDEN = ("jax", "jaxlib", "flax", "optax", "gymnasium", "mujoco", "tyro", "msgspec")
+FORBIDDEN = ("jax", "jaxlib", "flax", "optax", "gymnasium", "mujoco", "msgspec")
 
 
 def record(evaluations: Sequence[tuple[int, float]], env: str = "Pendulum-v1", **changes: Any) -> Record:
@@ -92,7 +92,7 @@ def test_curves_join_the_steps_that_all_seeds_have() -> None:
     assert ten.mean.tolist() == [-695.0, -200.0, -200.0]
 
 
-def test_one_seed_has_no_deviation() -> None:
+def test_single_seed_has_no_deviation() -> None:
     (curve,) = curves([record([(1000, -5.0), (2000, -4.0)])])
     assert np.isnan(curve.sd).tolist() == [True, True], "not 0: the spread over seeds is unknown"
 
@@ -132,7 +132,7 @@ def test_steps_to_a_threshold() -> None:
     assert str(mean_steps_to(records[2:], -200.0)) == "never (0 of 2)"
 
 
-def test_the_table_compares_runs() -> None:
+def test_comparison_table() -> None:
     text = printed(two_by_two(), threshold=-200)
     assert text.startswith("Pendulum-v1")
     assert comparison_table(two_by_two(), threshold=-200).columns[-1].header == "steps\nto −200"
@@ -143,12 +143,12 @@ def test_the_table_compares_runs() -> None:
     ]
 
 
-def test_the_table_names_the_environments_where_there_are_several() -> None:
+def test_comparison_table_of_several_environments() -> None:
     found = rows(printed([*two_by_two(), record([(3000, 1.0)], "Ant-v4")]))
     assert [row[0] for row in found] == ["Ant-v4", "SAC", "Pendulum-v1", "SAC", "SAC"]
 
 
-def test_the_table_has_a_column_for_every_setting_that_varies() -> None:
+def test_comparison_table_has_a_column_per_varying_setting() -> None:
     records = [*sweep(), record([(3000, 0.0)], batch_size=4000), record([(3000, 0.0)], tau=True)]
     assert headers(records)[:5] == ["algorithm", "reuse", "tau", "batch size", "runs"]
     found = [row[:5] for row in rows(printed(records))]
@@ -161,7 +161,7 @@ def test_the_table_has_a_column_for_every_setting_that_varies() -> None:
     assert [row[2] for row in rows(printed([older, record([(3000, 0.0)])]))] == ["–", "0.005"]
 
 
-def test_the_table_fits_80_columns() -> None:
+def test_comparison_table_fits_80_columns() -> None:
     """With the largest numbers that are common, in a terminal that would allow for more."""
     records = [
         record([(300_000, 10_000.0 + 2_000 * seed)], "HalfCheetahPyBulletEnv-v0", reuse=reuse, seed=seed, steps=300_000)
@@ -173,19 +173,19 @@ def test_the_table_fits_80_columns() -> None:
     assert rows(wide)[1] == ["SAC", "10", "10", "300,000", "19,000 ± 6,055", "19,000", "300,000 (9 of 10)"]
 
 
-def test_a_narrow_table_wraps_words_and_keeps_results_whole() -> None:
+def test_narrow_table_wraps_words_but_not_results() -> None:
     records = [each for env in ("HalfCheetahPyBulletEnv-v0", "Ant-v4") for each in sweep(env=env, steps=300_000)]
     text = printed(records, threshold=-12_000)
     assert max(map(len, text.splitlines())) == 80
     assert len(re.findall(r" 0\.50 ± 0\.71 +0\.50  3,000 \(2 of 2\)", text)) == 16
 
 
-def test_the_table_of_one_run_claims_no_deviation() -> None:
+def test_single_run_has_no_deviation() -> None:
     (row,) = rows(printed([record([(3000, 0.953)])]))
     assert row[-2:] == ["0.95 ± –", "0.95"]
 
 
-def test_the_figure_is_a_png_of_panels(tmp_path: Path) -> None:
+def test_figure_is_a_png_of_panels(tmp_path: Path) -> None:
     path = tmp_path / "new" / "curves.png"
     assert learning_curves(two_by_two(), path, threshold=-200) == path
     one = matplotlib.image.imread(path)
@@ -196,13 +196,13 @@ def test_the_figure_is_a_png_of_panels(tmp_path: Path) -> None:
     assert one[..., :3].std() > 0.05  # something is drawn
 
 
-def test_names_are_no_formulas(tmp_path: Path) -> None:
+def test_names_are_not_formulas(tmp_path: Path) -> None:
     records = [record([(1000, 0.0), (2000, 1.0)], r"$\frac$", tau=tau) for tau in ("$_$", 0.1)]
     learning_curves(records, tmp_path / "curves.svg")
     assert r"$\frac$" in (tmp_path / "curves.svg").read_text()
 
 
-def test_the_legend_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_legend_names_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figure = drawn(two_by_two(), tmp_path / "curves.png", monkeypatch)
     assert legend(figure) == ["SAC, reuse 1", "SAC, reuse 10"]
     figure = drawn(sweep(), tmp_path / "curves.png", monkeypatch)
@@ -212,7 +212,7 @@ def test_the_legend_says_what_differs(tmp_path: Path, monkeypatch: pytest.Monkey
     assert legend(figure) == names
 
 
-def test_panels_have_one_set_of_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panels_share_labels_and_colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A curve has the same colour and label in all panels, also where nothing varies in one of them."""
     ant, hopper = record([(3000, 0.0)], "Ant-v4"), [record([(3000, 0.0)], "Hopper-v4", tau=tau) for tau in (0.005, 0.1)]
     figure = drawn([ant, *hopper], tmp_path / "curves.png", monkeypatch)
@@ -224,7 +224,7 @@ def test_panels_have_one_set_of_labels(tmp_path: Path, monkeypatch: pytest.Monke
     assert first == second[:1]
 
 
-def test_a_long_legend_takes_nothing_from_the_panels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_legend_does_not_shrink_the_panels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = drawn(two_by_two(), tmp_path / "curves.png", monkeypatch)
     long = drawn(sweep(), tmp_path / "curves.png", monkeypatch)
     heights = []
@@ -234,7 +234,7 @@ def test_a_long_legend_takes_nothing_from_the_panels(tmp_path: Path, monkeypatch
     assert heights[1] > 0.9 * heights[0]
 
 
-def test_there_must_be_something_to_draw(tmp_path: Path) -> None:
+def test_nothing_to_draw_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SmrlError, match="no evaluation to draw yet"):
         learning_curves([], tmp_path / "curves.png")
 
@@ -261,7 +261,7 @@ except ModuleNotFoundError:
 
 from rich import print
 from smrl.report.figures import learning_curves
-from smrl.report.table import comparison_table
+from smrl.report.tables import comparison_table
 from smrl.runs.identity import find
 from smrl.runs.records import read_runs
 

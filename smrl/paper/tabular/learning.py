@@ -1,57 +1,53 @@
-"""Q-learning and Q-SMR: whole runs of many seeds as one compiled program.
+"""Q-learning and Q-SMR, with all runs of many seeds in one compiled program.
 
     for t in range(T):                                   # environment steps
         a = ε-greedy in Q(s, ·);  r, s' = reward, next state
         for m in range(M):                               # the reuse loop of `smrl.reuse`, around `update`
             Q(s, a) ← (1 − α)·Q(s, a) + α·(r + γ·(1 − terminal)·max Q(s', ·))
 
-M = 1 is Q-learning. The maximum is recomputed in each reuse, which matters where s' = s.
+M = 1 is Q-learning. Each reuse recomputes the maximum, which matters where s' = s.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tyro
 
 from smrl import randomness
 from smrl.errors import require
-from smrl.paper.tabular.mdp import GridTask
+from smrl.paper.tabular.grid_world import GridTask
 from smrl.smr.loop import reuse
 from smrl.smr.rules import rule_of
 from smrl.types import Array, Key, Transition
 
-BLOCK = 64  # steps per draw of random numbers; one by one they would take ten times as long as all the rest
+BLOCK = 64  # steps per draw of random numbers; single draws would take ten times as long as everything else
+
+RateKind = Literal["constant", "steps", "visits"]
 
 
 @dataclass(frozen=True)
 class Rate:
     """The learning rate: ``alpha``, or h / (M·(t + t0)) by steps t from 0, or 1 / n^omega by visits n of (s, a)."""
 
-    kind: Annotated[Literal["constant", "steps", "visits"], tyro.conf.arg(name="rate")] = "constant"
-    """Learning rate: constant, h/(M(t + t0)) by steps t, or 1/n^omega by visits n of a state-action pair."""
+    kind: RateKind = "constant"
     alpha: float = 0.05
-    """The constant learning rate."""
     h: float = 1.0
-    """Numerator h of the learning rate by steps."""
     t0: float = 1.0
-    """Offset t0 of the learning rate by steps."""
     omega: float = 0.77
-    """Exponent omega of the learning rate by visits."""
 
     def __post_init__(self) -> None:
-        known = ("constant", "steps", "visits")
+        known = get_args(RateKind)
         require(self.kind in known, f"there is no learning rate '{self.kind}'; choose one of {', '.join(known)}.")
         require(0 <= self.alpha <= 1, f"alpha must be from 0 to 1, not {self.alpha:g}.")
         require(0 < self.h <= self.t0, f"h must be above 0 and at most t0, not {self.h:g} with t0 {self.t0:g}.")
         require(0 <= self.omega < float("inf"), f"omega must be at least 0, not {self.omega:g}.")
 
     def at(self, step: Array, visits: Array, times: Array) -> Array:
-        """Learning rate at a step (from 0), given the visits of (s, a) with this one, and M = ``times``."""
+        """Return the rate at a step (from 0), given the visits of (s, a) including this one, and M = ``times``."""
         if self.kind == "steps":
             return self.h / (times * (step + self.t0))
         return visits.astype(jnp.float32) ** -self.omega if self.kind == "visits" else jnp.float32(self.alpha)
@@ -68,7 +64,7 @@ class Settings:
     epsilon: float = 0.1
 
     def __post_init__(self) -> None:
-        rule_of(self.reuse)  # raises an error for what is no rule
+        rule_of(self.reuse)  # refuses an invalid rule
         require(self.episodes >= 1, f"episodes must be at least 1, not {self.episodes}.")
         require(0 <= self.gamma < 1, f"gamma must be at least 0 and below 1, not {self.gamma:g}.")
         require(0 <= self.epsilon <= 1, f"epsilon must be from 0 to 1, not {self.epsilon:g}.")
@@ -111,7 +107,7 @@ class Walk(NamedTuple):
 
 
 def update(q: Array, batch: tuple[Transition, Array], _: Key) -> tuple[Array, tuple[()]]:
-    """One update of the Q-table on a transition, whose observations are states, with a learning rate."""
+    """Update the Q-table on a transition, whose observations are states, with a learning rate."""
     seen, rate = batch
     target = seen.reward + seen.discount * q[seen.next_obs].max()
     here = seen.obs, seen.action
@@ -119,12 +115,12 @@ def update(q: Array, batch: tuple[Transition, Array], _: Key) -> tuple[Array, tu
 
 
 def draws(root: Key, block: Array | int) -> Array:
-    """Two uniform numbers for each step of a block: whether to explore, and which random action."""
+    """Draw two uniform numbers for each step of a block: whether to explore, and which random action."""
     return jax.random.uniform(randomness.at(root, block), (BLOCK, 2))
 
 
 def learn(tasks: GridTask | Sequence[GridTask], settings: Settings, seeds: Sequence[int]) -> Result:
-    """Learn with each seed, on the same task or on one per seed."""
+    """Learn with each seed, on one task or on a task per seed."""
     tasks = [tasks] * len(seeds) if isinstance(tasks, GridTask) else list(tasks)
     require(len(seeds) > 0, "at least one seed is needed.")
     require(len(tasks) == len(seeds), f"{len(seeds)} seeds need as many tasks or a single one, not {len(tasks)}.")
@@ -138,7 +134,7 @@ def learn(tasks: GridTask | Sequence[GridTask], settings: Settings, seeds: Seque
 
 @partial(jax.jit, static_argnums=2)
 def _learn(tables: Tables, seeds: Array, settings: Settings) -> tuple[Array, ...]:
-    # Not vmapped over seeds: in a vmapped while_loop all wait for the slowest, and every step copies every table.
+    # Not vmapped over seeds: in a vmapped while_loop all seeds wait for the slowest, and every step copies every table.
     return jax.lax.map(lambda item: _run(item[0], item[1], settings), (tables, seeds))
 
 
@@ -179,10 +175,11 @@ def _run(task: Tables, seed: Array, settings: Settings) -> tuple[Array, ...]:
 
 
 def _greedy_episode(task: Tables, q: Array) -> tuple[Array, Array, Array]:
-    """Return, steps and success of a greedy episode.
+    """Return the return, the steps and the success of a greedy episode.
 
-    Computed by doubling: the effect of 2ᵏ steps from every state, applied twice, is that of 2ᵏ⁺¹ steps. So a policy
-    that walks in circles until the time-out costs no more than another. An extra state absorbs episodes that ended.
+    They are computed by doubling: the effect of 2ᵏ steps from every state, applied twice, is that of 2ᵏ⁺¹ steps. So a
+    policy that walks in circles until the time limit costs no more than any other. An extra state absorbs episodes
+    that have ended.
     """
     end = q.shape[0]
     here = jnp.arange(end), jnp.argmax(q, 1)

@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from smrl.errors import SmrlError, require
-from smrl.paper.tabular.mdp import GridTask
-from smrl.paper.tabular.table_env import AGENT, GREEN, GREY, Colour, TableEnv, ended_at, paint_disc
+from smrl.paper.tabular.grid_world import AGENT, GREEN, GREY, Colour, GridTask, TableEnv, ended_at, paint_disc
 
 MOVES = ((0, -1), (0, 1), (1, 0), (-1, 0))  # (x, y) of the actions N, S, E, W; y points downwards
 BITS = (1, 4, 2, 8)  # bit of a removed wall, per action: N=1, E=2, S=4, W=8
 OPPOSITE = (1, 0, 3, 2)
 COMPASS = (0, 2, 1, 3)  # gym-maze lists neighbours in the order N, E, S, W
-LOOPS = 0.2  # share of cells that remove one more wall in a "plus" maze
-DRAWS = 1000  # attempts to place the portals so that all cells are reachable; one is nearly always enough
+LOOPS = 0.2  # fraction of cells that remove one more wall in a "plus" maze
+MAX_DRAWS = 1000  # attempts to place the portals so that all cells are reachable; one is nearly always enough
 
 PAPER: Colour = (250, 250, 246)
 WALL: Colour = (44, 48, 56)
@@ -34,9 +33,10 @@ class Maze:
 
 
 def generate(size: int = 20, plus: bool = True, seed: int = 0, portals: int | None = None) -> Maze:
-    """The maze of a seed; "plus" adds loops and round(size / 3) pairs of portals, unless their number is given.
+    """Generate the maze of a seed; "plus" adds loops and round(size / 3) pairs of portals.
 
-    Portals that cut cells off or trap the agent, which gym-maze allows, are drawn again.
+    ``portals`` overrides the number of pairs. Portals that cut cells off or trap the agent, which gym-maze allows, are
+    drawn again.
     """
     require(size >= 2, f"a maze has at least 2x2 cells, not {size}x{size}")
     require(seed >= 0, f"a maze's seed is a whole number from 0, not {seed}")
@@ -49,16 +49,16 @@ def generate(size: int = 20, plus: bool = True, seed: int = 0, portals: int | No
     if plus:
         bits = add_loops(bits, rng)
     passages = open_passages(bits)
-    for _ in range(DRAWS):
+    for _ in range(MAX_DRAWS):
         # choice shuffles, so the pairing is random, as by gym-maze's second draw.
         drawn = rng.choice(np.arange(1, size**2 - 1), (pairs, 2), replace=False)
         if reachable(landings(passages, drawn)).all():
             return Maze(size, passages, drawn, seed)
-    raise SmrlError(f"{DRAWS} draws of {pairs} pairs of portals all cut off cells of maze {seed}: ask for fewer")
+    raise SmrlError(f"{MAX_DRAWS} draws of {pairs} pairs of portals all cut off cells of maze {seed}: ask for fewer")
 
 
 def carve(size: int, rng: np.random.Generator) -> np.ndarray:
-    """Bits of removed walls (y, x) by depth-first search; only the side of the entered cell is marked."""
+    """Remove walls by depth-first search; return their bits (y, x), marked only on the side of the entered cell."""
     bits = np.zeros((size, size), np.uint8)
     stack = [(int(rng.integers(size)), int(rng.integers(size)))]
     while stack:
@@ -74,7 +74,7 @@ def carve(size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def add_loops(bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Bits of removed walls after a fifth of the cells, in random order, have each removed one more wall."""
+    """Let a fifth of the cells, in random order, remove one more wall each; return the bits."""
     size, bits = len(bits), bits.copy()
     for cell in rng.choice(size**2, round(size**2 * LOOPS), replace=False):
         y, x = divmod(int(cell), size)
@@ -87,7 +87,7 @@ def add_loops(bits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def neighbour(size: int, x: int, y: int, way: int) -> tuple[int, int] | None:
-    """The neighbouring cell in a direction, None outside the maze.
+    """Return the neighbouring cell in a direction, None outside the maze.
 
     >>> neighbour(20, 0, 0, 2), neighbour(20, 0, 0, 0)
     ((1, 0), None)
@@ -97,7 +97,7 @@ def neighbour(size: int, x: int, y: int, way: int) -> tuple[int, int] | None:
 
 
 def open_passages(bits: np.ndarray) -> np.ndarray:
-    """Which ways are open (y, x, action): the bit is set on either side, and none leads out of the maze."""
+    """Return which ways are open (y, x, action): the bit is set on either side, and no way leads out of the maze."""
     size = len(bits)
     passages = np.zeros((size, size, 4), bool)
     for y, x, way in np.ndindex(size, size, 4):
@@ -107,7 +107,7 @@ def open_passages(bits: np.ndarray) -> np.ndarray:
 
 
 def landings(passages: np.ndarray, portals: np.ndarray) -> np.ndarray:
-    """Next cell by cell and action: walls block, and a portal leads to its partner and no further."""
+    """Return the next cell by cell and action: walls block, and a portal leads to its partner and no further."""
     size = len(passages)
     cells = np.arange(size**2)
     partner = cells.copy()
@@ -119,7 +119,7 @@ def landings(passages: np.ndarray, portals: np.ndarray) -> np.ndarray:
 
 
 def reachable(next_state: np.ndarray) -> np.ndarray:
-    """Which cells are reachable from the first, by paths that may pass through the goal."""
+    """Return which cells are reachable from the first, by paths that may pass through the goal."""
     seen = np.zeros(len(next_state), bool)
     front = np.array([0])
     while front.size:
@@ -129,7 +129,7 @@ def reachable(next_state: np.ndarray) -> np.ndarray:
 
 
 def maze_task(maze: Maze) -> GridTask:
-    """Transition tables: reward 1 at the goal, which ends the episode, and -0.1 / cells for every other step."""
+    """Return a maze's tables: reward 1 at the goal, which ends the episode, and -0.1 / cells for every other step."""
     next_state = landings(maze.passages, maze.portals)
     cells = maze.size**2
     goal = cells - 1
@@ -142,7 +142,7 @@ class MazeEnv(TableEnv):
     """A maze; the observation is the state id y · size + x, and info["position"] is (x, y).
 
     ``reset(seed=k)`` makes the maze of seed k; ``reset()`` keeps the maze, at first that of seed 0. Episodes are
-    truncated after 100 · cells steps, here and not by the registration, because the limit depends on the size.
+    truncated after 100 · cells steps.
     """
 
     def __init__(
@@ -153,18 +153,18 @@ class MazeEnv(TableEnv):
         super().__init__(maze_task(self.maze), render_mode)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        """Go back to the start; a seed also makes its maze."""
+        """Return to the start; a seed also makes its maze."""
         if seed is not None:
             self.maze = self.generate(seed=seed)
             self.task = maze_task(self.maze)
         return super().reset(seed=seed, options=options)
 
     def info(self) -> dict[str, Any]:
-        """Position of the agent."""
+        """Return the position of the agent."""
         return {"position": (self.state % self.maze.size, self.state // self.maze.size)}
 
     def picture(self) -> np.ndarray:
-        """Paint walls, portals (a colour per pair), the start in grey, the goal in green and the agent in blue."""
+        """Paint walls, portals with a colour per pair, a grey start, a green goal and a blue agent."""
         size = self.maze.size
         cell = min(max(480 // size, 8), 64)
         wall = max(2, cell // 10)

@@ -1,22 +1,42 @@
-"""The paper's finite-time bound and sample complexity: their conditions and the measured rates of convergence."""
+"""The paper's finite-time bound: its conditions, measured rates, and where its proof breaks for M ≥ 2."""
 
 from dataclasses import dataclass
 from functools import cache, partial
 from math import ceil, log, log2, sqrt
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from smrl.paper.theory.chains import Behaviour, behaviour
-from smrl.paper.theory.finding import Finding, Floats, Ints
-from smrl.paper.theory.finite import FiniteMDP, random_mdp, value_iteration
-from smrl.paper.theory.fits import bootstrap, line, slope
-from smrl.paper.theory.trajectories import distance, tables_at
+from smrl.errors import SmrlError
+from smrl.paper.theory.finding import Finding, Floats, Ints, bootstrap, gap, line, slope
+from smrl.paper.theory.mdp import (
+    Behaviour,
+    FiniteMDP,
+    behaviour,
+    distance,
+    effective_rate,
+    mixing,
+    random_mdp,
+    tables_at,
+    value_iteration,
+)
 
 REUSES = (1, 2, 10)
 SPAN = 64  # steps of the longest run, in multiples of t0
-SLOWEST = -0.45  # slope that passes for -1/2, because the rate is one of the limit and T is finite
+SLOWEST = -0.45  # slope that passes for -1/2, because the rate holds in the limit and T is finite
 DELTA = 0.05  # the bound holds with probability 1 - δ
 REPAIR = 8 / 7  # factor of h with which the theorem holds for every M
+
+# Chains of pairs whose first pair is the rarest and has the same chance from every start; others depend on the start.
+REMEMBERS = ((0.1, 0.6, 0.3), (0.1, 0.3, 0.6), (0.1, 0.5, 0.4))
+REMEMBERS_NONRETURNABLE = (  # every state has one action and is left by it
+    (0, 0.3, 0.3, 0.2, 0.1, 0.1),
+    (0, 0, 0.6, 0.2, 0.1, 0.1),
+    (0, 0.6, 0, 0.1, 0.1, 0.2),
+    (0.1, 0.25, 0.25, 0, 0.1, 0.3),
+    (0.1, 0.25, 0.25, 0.3, 0, 0.1),
+    (0.1, 0.25, 0.25, 0.1, 0.3, 0),
+)
 
 
 @dataclass(frozen=True)
@@ -30,18 +50,18 @@ class Conditions:
 
     @classmethod
     def of(cls, rarest: float, mixing_time: int, gamma: float, factor: float = 1.0) -> "Conditions":
-        """The smallest h and t0 that the theorem allows, with h ``factor`` times as large."""
+        """Return the smallest h and t0 that the theorem allows, with h ``factor`` times as large."""
         h = factor * 4 / (rarest * (1 - gamma))
         delay = ceil(log2(2 / rarest)) * mixing_time
         return cls(h, ceil(max(4 * h, delay)), delay, rarest)
 
     def rate(self, t: int | Ints, times: int | Ints, decay: float = 1.0) -> Floats:
-        """1-(1-α)^M for α_t = h / (M t0) · (t0 / (t + t0))^decay; the theorem has decay 1."""
+        """Return 1-(1-α)^M for α_t = h / (M t0) · (t0 / (t + t0))^decay; the theorem has decay 1."""
         alpha = self.h / (times * self.t0) * (self.t0 / (t + self.t0)) ** decay
         return np.asarray(-np.expm1(times * np.log1p(-alpha)))
 
     def bound(self, mdp: FiniteMDP, steps: float) -> float:
-        """Bound on the error with the constants of the proof's last display; independent of M."""
+        """Return the bound on the error with the constants of the proof's last display; it is independent of M."""
         left, late = 1 - mdp.gamma, steps + self.t0
         logarithm = log(2 * (self.delay + 1) * steps**2 * mdp.rewards.size / DELTA)
         first = 72 * sqrt(2 * (self.delay + 1) * self.h / (self.rarest * late) * logarithm)
@@ -50,7 +70,7 @@ class Conditions:
 
 
 def example(seed: int) -> tuple[FiniteMDP, Behaviour, Conditions]:
-    """A random non-returnable MDP with noisy rewards, and the theorem's conditions for it."""
+    """Return a random non-returnable MDP with noisy rewards, its chain and the theorem's conditions for it."""
     mdp = random_mdp(np.random.default_rng(seed), 4, 2, gamma=0.8, noise=0.5, nonreturnable=True)
     found = behaviour(mdp)
     return mdp, found, Conditions.of(found.rarest, found.mixing_time, mdp.gamma)
@@ -58,7 +78,7 @@ def example(seed: int) -> tuple[FiniteMDP, Behaviour, Conditions]:
 
 @cache  # two statements use the same runs
 def trials(seed: int, rows: int, span: int, decay: float) -> tuple[Floats, Floats]:
-    """T + t0 at the checkpoints, and the errors there, (M, checkpoints, rows).
+    """Return T + t0 at the checkpoints and the errors there, (M, checkpoints, rows).
 
     One update of rate 1-(1-α)^M replaces each loop of M reuses; both are equal because s' ≠ s always.
     """
@@ -74,7 +94,7 @@ def trials(seed: int, rows: int, span: int, decay: float) -> tuple[Floats, Float
 
 
 def finite_time(seed: int = 0, rows: int = 100, span: int = SPAN, decay: float = 1.0) -> Finding:
-    """The error falls like 1/√T with the theorem's learning rate, for every M."""
+    """Check that the error falls like 1/√T with the theorem's learning rate, for every M."""
     mdp, found, conditions = example(seed)
     late, errors = trials(seed, rows, span, decay)
     steps = late - conditions.t0
@@ -94,12 +114,12 @@ def finite_time(seed: int = 0, rows: int = 100, span: int = SPAN, decay: float =
 
 
 def within(late: Floats, errors: Floats) -> float:
-    """Exponent of ε in the T + t0 after which 95 % of the runs are within ε; the errors are (checkpoints, runs)."""
+    """Return the exponent of ε in the T + t0 after which 95 % of the runs are within ε, given (checkpoints, runs)."""
     return float(np.polyfit(np.log(np.quantile(errors, 0.95, axis=1)), np.log(late), 1)[0])
 
 
 def sample_complexity(seed: int = 0, rows: int = 100, span: int = SPAN, decay: float = 1.0) -> Finding:
-    """The steps after which 95 % of the runs are within ε grow no faster than 1/ε²."""
+    """Check that the steps after which 95 % of the runs are within ε grow no faster than 1/ε²."""
     late, errors = trials(seed, rows, span, decay)
     pooled = np.concatenate(list(errors), axis=1)
     exponent = bootstrap(partial(within, late), pooled, np.random.default_rng(seed))
@@ -111,7 +131,7 @@ def sample_complexity(seed: int = 0, rows: int = 100, span: int = SPAN, decay: f
 
 
 def bound_is_informative(seed: int = 0, constants: float = 1.0) -> Finding:
-    """Whether the bound, times ``constants``, is below the trivial 2 r_max/(1-γ) at the longest T that is run here."""
+    """Check whether the bound, times ``constants``, is below the trivial 2 r_max/(1-γ) at the longest T run here."""
     mdp, _, conditions = example(seed)
     trivial = 2 * mdp.value_bound / constants
     steps = 1.0
@@ -126,7 +146,7 @@ def bound_is_informative(seed: int = 0, constants: float = 1.0) -> Finding:
 
 
 def union_over_steps(seed: int = 0, by_length: bool = False) -> Finding:
-    """The proof replaces δ by δ/t, so that the union over t = τ, …, T may fail with chance δ Σ 1/t; δ/T is right."""
+    """Check the proof's δ/t: the union over t = τ, …, T may fail with chance δ Σ 1/t, so δ/T would be right."""
     _, _, conditions = example(seed)
     last = SPAN * conditions.t0
     cost = sum(1 / (last if by_length else t) for t in range(conditions.delay, last + 1))
@@ -135,7 +155,7 @@ def union_over_steps(seed: int = 0, by_length: bool = False) -> Finding:
 
 
 def dropped_term(reward: float = 0.01) -> Finding:
-    """The corollary drops the 1/T term, whose share of ε at the T of the corollary is (1-γ)² ε / r_max."""
+    """Check whether the corollary may drop the 1/T term, whose share of ε at its T is (1-γ)² ε / r_max."""
     gamma, epsilon, mixing_time, rarest = 0.5, 0.5, 10.0, 0.1
     first = reward * sqrt(mixing_time) / ((1 - gamma) ** 2.5 * rarest)
     second = reward * mixing_time / ((1 - gamma) ** 3 * rarest**2)
@@ -146,3 +166,54 @@ def dropped_term(reward: float = 0.01) -> Finding:
         f"{share:.3g} ε; (1-γ)²ε/r_max = {(1 - gamma) ** 2 * epsilon / reward:.3g}"
     )
     return Finding("sample complexity, its proof: the 1/T term can be dropped", measured, share <= 1)
+
+
+def exploration_condition(seed: int = 0, times: int = 10) -> Finding:
+    """Check the proof's condition P(i_t = i | τ steps ago) ≥ M μ_min/2, which no chain satisfies for M > 2."""
+    _, found, conditions = example(seed)
+    least = float(np.linalg.matrix_power(found.chain, conditions.delay).min())
+    measured = (
+        f"least chance of a pair after τ = {conditions.delay} steps is {least:.4f}; M = {times} asks for "
+        f"{times * conditions.rarest / 2:.4f} of each of {len(found.chain)} pairs; met up to M = "
+        f"{2 * least / conditions.rarest:.2f}"
+    )
+    statement = "finite time: its proof's exploration condition, P ≥ Mμ_min/2"
+    return Finding(statement, measured, least >= times * conditions.rarest / 2)
+
+
+def condition_for_two(chains: tuple[ArrayLike, ...] = (REMEMBERS, REMEMBERS_NONRETURNABLE)) -> Finding:
+    """Check the claim that for M = 2 only chains that forget their start after τ steps meet P ≥ Mμ_min/2 = μ_min."""
+    short, rarest, others = [], [], []
+    for chain in chains:
+        found = mixing(np.array(chain, np.float64))
+        after = np.linalg.matrix_power(found.chain, Conditions.of(found.rarest, found.mixing_time, 0).delay)
+        spread = np.ptp(after, axis=0)  # between starts
+        short.append(float(found.rarest - after.min()))
+        rarest.append(float(spread[0]))
+        others.append(float(spread.max()))
+    missing, same, differs = (gap(size, 1e-12) for size in (max(short), max(rarest), min(others)))
+    measured = (
+        f"examples: {len(chains)}; the least chance after τ steps is μ_min (short by {missing}); between starts the "
+        f"chance of the rarest pair differs by {same}, that of another pair by {differs}"
+    )
+    statement = "finite time: for M = 2 the condition asks a chain to forget its start"
+    return Finding(statement, measured, max(others) < 1e-12)
+
+
+def repaired_rate(largest: float = 0.25, points: int = 1000) -> Finding:
+    """Check our repair: t0 ≥ 4h makes Mα ≤ 1/4, where 1-(1-α)^M ≥ (7/8) Mα, so h larger by 8/7 is enough."""
+    products = np.linspace(1e-6, largest, points)
+    least = min(float((effective_rate(products / times, times) / products).min()) for times in (1, 2, 5, 10, 20, 1000))
+    measured = f"least 1-(1-α)^M over Mα is {least:.4f} while Mα ≤ {largest:g}, for M up to 1,000 (7/8 = 0.875)"
+    return Finding("finite time, our repair of the proof: 1-(1-α)^M ≥ (7/8) Mα", measured, least >= 7 / 8)
+
+
+def small_chains_mix(seed: int = 0, states: int = 2) -> Finding:
+    """Check whether every non-returnable MDP mixes, as the theorem assumes: with two states none does."""
+    mdp = random_mdp(np.random.default_rng(seed), states, 2, nonreturnable=True)
+    statement = "finite time (beyond the paper): every non-returnable MDP mixes"
+    try:
+        return Finding(statement, f"{states} states: t_mix = {behaviour(mdp).mixing_time}", True)
+    except SmrlError:
+        measured = f"{states} states: every step changes the state, so the chain has period 2 and t_mix does not exist"
+        return Finding(statement, measured, False)

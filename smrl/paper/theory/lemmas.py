@@ -1,31 +1,37 @@
-"""The lemmas in the proof of the finite-time bound that are inequalities between sequences.
+"""The lemmas in the proof of the finite-time bound: inequalities between sequences, and noise along trajectories.
 
 σ = μ_min/2, α̂ = 1-(1-α)^M with the theorem's α, and d is the chance of a pair given the pair τ steps ago. The paper
 takes d ≥ Mσ; a chain gives d ≥ σ. In the repaired proof d ≥ σ, h is 8/7 times as large and (7/8)σ replaces σ.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
-from smrl.paper.theory.finding import Finding, Floats
-from smrl.paper.theory.finite_time import DELTA, REPAIR, Conditions
+from smrl.paper.theory.finding import Finding, Floats, Ints
+from smrl.paper.theory.finite_time import DELTA, REPAIR, Conditions, example
+from smrl.paper.theory.mdp import play, value_iteration
 
 REUSES = (1, 2, 10)
 RAREST = (0.02, 0.1, 0.19)
 GAMMAS = (0.3, 0.8, 0.95)
 MIXING_TIMES = (1, 20)
+NOISE_REUSES = (1, 10)
+STEPS, ROWS = 3000, 20
+NOISE_RUNS = f"{ROWS} runs each for M = {', '.join(map(str, NOISE_REUSES))}"
 
 
 def cases(gammas: tuple[float, ...], factor: float = 1.0) -> Iterator[Conditions]:
-    """Conditions of the theorem with h ``factor`` times as large."""
+    """Yield conditions of the theorem with h ``factor`` times as large."""
     for rarest, mixing_time, gamma in product(RAREST, MIXING_TIMES, gammas):
         yield Conditions.of(rarest, mixing_time, gamma, factor)
 
 
 def beta_shares(case: Conditions, times: int, least: float, sigma: float, last: int) -> tuple[float, float, float]:
-    """Parts (a), (b) and (c) of the lemma on β at t = ``last``, as shares of their bounds, where d ≥ ``least``."""
+    """Return parts (a), (b) and (c) of the lemma on β at t = ``last``, as shares of their bounds, for d ≥ ``least``."""
     k = np.arange(last + 1)
     rates, late = case.rate(k, times), float(last + 1 + case.t0)
     logs = np.log1p(-least * rates).cumsum()
@@ -41,7 +47,7 @@ def beta_shares(case: Conditions, times: int, least: float, sigma: float, last: 
 
 
 def beta_lemma(repaired: bool = False, least: str = "", share: float | None = None) -> Finding:
-    """The lemma on β (a–c), as printed or repaired; ``least`` (Mσ or σ) bounds d, ``share``·σ stands in the bounds."""
+    """Check the lemma on β (a–c), printed or repaired; ``least`` (Mσ or σ) bounds d, the bounds have ``share``·σ."""
     least = least or ("σ" if repaired else "Mσ")
     share = share or (1 / REPAIR if repaired else 1.0)
     worst = np.zeros(3)
@@ -57,7 +63,7 @@ def beta_lemma(repaired: bool = False, least: str = "", share: float | None = No
 
 
 def root_gamma(repaired: bool = False, least: str = "", slack: float = 1.0) -> Finding:
-    """The lemma on √γ, as printed or repaired, with ``slack`` times the smallest h that it allows."""
+    """Check the lemma on √γ, as printed or repaired, with ``slack`` times the smallest h that it allows."""
     least, factor = least or ("σ" if repaired else "Mσ"), slack * (REPAIR if repaired else 1.0)
     rng = np.random.default_rng(0)
     rows = np.array(list(product(RAREST, GAMMAS, REUSES, (0.5, 1.0), (0, 1))))
@@ -77,7 +83,7 @@ def root_gamma(repaired: bool = False, least: str = "", slack: float = 1.0) -> F
 
 
 def tail_lemma(seed: int = 0, samples: int = 600, least: float = 0.2) -> Finding:
-    """The weights Π(1-α̂d) may be replaced by Π(1-α̂σ) at the price of a supremum; here σ = 0.2, d ≥ ``least``."""
+    """Check that Π(1-α̂σ) may replace the weights Π(1-α̂d) at the price of a supremum; σ = 0.2 and d ≥ ``least``."""
     rng = np.random.default_rng(seed)
     length, sigma = 400, 0.2
     rates = 10 / (40.0 + np.arange(length))
@@ -99,7 +105,7 @@ def tail_lemma(seed: int = 0, samples: int = 600, least: float = 0.2) -> Finding
 
 
 def last_step(t0: int | None = None) -> Finding:
-    """The last step of the lemma on ε: h/(t+t0) ≤ 2√((τ+1)h log(2(τ+1)t/δ)/(σ(t+1+t0))), said to hold for large t."""
+    """Check the last step of the lemma on ε, h/(t+t0) ≤ 2√((τ+1)h log(2(τ+1)t/δ)/(σ(t+1+t0))), claimed for large t."""
     worst = 0.0
     for case in cases((*GAMMAS, 0.99999)):
         t, start = case.delay + np.unique(np.geomspace(1, 1e6, 200).astype(int)) - 1, t0 or case.t0
@@ -109,3 +115,92 @@ def last_step(t0: int | None = None) -> Finding:
     shown = f"t0 = {t0}" if t0 else "the theorem's t0"
     measured = f"the left side is at most {worst:.3f} of the right, for all t ≥ τ with {shown} and γ up to 0.99999"
     return Finding("finite time, lemma on ε: its last step holds for every t", measured, worst <= 1)
+
+
+class Noise(NamedTuple):
+    """ε(t) and φ(t) for t from τ, each (steps, runs, pairs), and what bounds them."""
+
+    case: Conditions
+    chances: Floats  # d_{t,i} = P(i_t = i | τ steps ago)
+    epsilon: Floats
+    phi: Floats
+    bound: float  # ε̄
+
+
+@cache  # two statements use the same noise
+def noise(seed: int, times: int, largest_reward: float) -> Noise:
+    """Return the noise of runs with the theorem's rates; rewards are ``largest_reward`` times those that ε̄ assumes."""
+    known, found, case = example(seed)
+    mdp = known.scaled(largest_reward)
+    bound = 4 * known.value_bound + (1 + known.gamma) * float(np.abs(value_iteration(known)).max())
+
+    def rate(t: int, n: Ints) -> Floats:
+        return case.rate(t, times)
+
+    rng = np.random.default_rng(seed)
+    current = mdp.value_bound * rng.choice([-1.0, 1.0], (ROWS, *mdp.rewards.shape))  # the worst tables within the bound
+    tables, samples = [current.copy()], []
+    for sample in play(mdp, rate, 1, STEPS, current, rng):
+        tables.append(current.copy())
+        samples.append(sample)
+    x = np.array(tables[:-1])  # before each step
+    state, action, reward, following = (np.array(column) for column in zip(*samples, strict=True))
+    values = x.max(-1)
+    backups = mdp.rewards + mdp.gamma * np.einsum("saj,trj->trsa", mdp.transitions, values)  # F(x)
+    gaps = (backups - x).reshape(STEPS, ROWS, -1)
+    pairs = state * mdp.rewards.shape[1] + action
+    ones = np.eye(mdp.rewards.size)[pairs]
+    sampled = reward + mdp.gamma * np.take_along_axis(values, following[..., None], 2)[..., 0]
+    omega = sampled - (backups.reshape(gaps.shape) * ones).sum(-1)
+
+    tau = case.delay
+    chances = np.linalg.matrix_power(found.chain, tau)[pairs[:-tau]]
+    away = ones[tau:] - chances
+    epsilon = away * gaps[:-tau] + omega[tau:, :, None] * ones[tau:]
+    return Noise(case, chances, epsilon, away * (gaps[tau:] - gaps[:-tau]), bound)
+
+
+def noise_bounds(seed: int = 0, largest_reward: float = 1.0) -> Finding:
+    """Check the lemma on ε and φ: ‖ε(t)‖ ≤ ε̄ and ‖φ(t)‖ ≤ 2ε̄ (α̂_{t-τ} + … + α̂_{t-1})."""
+    shares = np.zeros(2)
+    for times in NOISE_REUSES:
+        found = noise(seed, times, largest_reward)
+        tau = found.case.delay
+        sums = np.append(0, found.case.rate(np.arange(STEPS), times).cumsum())
+        window = (sums[tau:] - sums[:-tau])[: STEPS - tau]
+        sizes = (np.abs(part).max((1, 2)) for part in (found.epsilon, found.phi))
+        bounds = (found.bound, 2 * found.bound * window)
+        shares = np.maximum(shares, [(size / bound).max() for size, bound in zip(sizes, bounds, strict=True)])
+    measured = f"‖ε‖ is at most {shares[0]:.2f} of its bound, ‖φ‖ {shares[1]:.2f} ({NOISE_RUNS})"
+    return Finding("finite time, lemma on ε and φ", measured, bool((shares <= 1).all()))
+
+
+def weighted_noise(seed: int = 0, largest_reward: float = 1.0) -> Finding:
+    """Check the bounds on Σ α̂_k B̃_{k,t} ε(k), with chance 1-δ, and on Σ α̂_k B̃_{k,t} φ(k)."""
+    shares = np.zeros(2)
+    for times in NOISE_REUSES:
+        found = noise(seed, times, largest_reward)
+        case, sigma = found.case, found.case.rarest / 2
+        sums = np.zeros((2, *found.epsilon.shape[1:]))
+        for index, parts in enumerate(zip(found.epsilon, found.phi, strict=True)):
+            t = case.delay + index
+            rate, late = float(case.rate(t, times)), t + 1 + case.t0
+            sums = (1 - rate * found.chances[index]) * sums + rate * np.array(parts)
+            logarithm = np.log(2 * (case.delay + 1) * t * sums.shape[-1] / DELTA)
+            first = 6 * found.bound * np.sqrt((case.delay + 1) * case.h / (sigma * late) * logarithm)
+            second = 16 * found.bound * case.h * case.delay / (sigma * late)
+            shares = np.maximum(shares, np.abs(sums).max((1, 2)) / [first, second])
+    measured = f"the sum of ε is at most {shares[0]:.4f} of its bound, that of φ {shares[1]:.4f} ({NOISE_RUNS})"
+    return Finding("finite time, lemma on the weighted sums of ε and φ", measured, bool((shares <= 1).all()))
+
+
+def azuma(seed: int = 0, delay: int = 10, known_delay: int = 10) -> Finding:
+    """Check Azuma–Hoeffding for X with E[X_t | t-τ] = 0; the bound takes ``known_delay`` for τ."""
+    rng = np.random.default_rng(seed)
+    blocks, runs = 50, 20_000
+    # the worst case: τ equal signs in a row, each row independent of the one before
+    totals = delay * rng.choice([-1, 1], (blocks, runs)).sum(0)
+    bound = np.sqrt(2 * known_delay * blocks * delay * np.log(2 * known_delay / DELTA))
+    share = float((np.abs(totals) > bound).mean())
+    measured = f"|ΣX| exceeds the bound in {share:.1%} of {runs:,} runs with τ = {delay}; δ = {DELTA:.0%}"
+    return Finding("finite time, Azuma–Hoeffding with delay τ", measured, share <= DELTA)

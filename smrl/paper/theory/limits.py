@@ -1,30 +1,30 @@
-"""The paper's convergence theorem: decaying and constant learning rates, and the step that its proof lacks."""
+"""The paper's convergence theorem with decaying and constant learning rates, and the step that its proof lacks."""
 
 from functools import cache, partial
 
 import numpy as np
 
-from smrl.paper.theory.finding import Finding, Floats, Ints
-from smrl.paper.theory.finite import (
+from smrl.paper.theory.finding import Finding, Floats, Ints, bootstrap, limit, line, slope
+from smrl.paper.theory.mdp import (
     FiniteMDP,
     Sample,
+    distance,
     effective_rate,
     q_smr_step,
     random_mdp,
     reuse_in_place,
+    tables_at,
     value_iteration,
 )
-from smrl.paper.theory.fits import bootstrap, limit, line, slope
-from smrl.paper.theory.trajectories import distance, tables_at
 
 STEPS, ROWS, TIMES = 32_768, 160, 10
 CONSTANT = 0.1  # the constant learning rate, for contrast
-SHIFT = 0.05  # of all rewards: the check of the limit must be able to see it
+SHIFT = 0.05  # added to all rewards: the check of the limit must be able to detect it
 
 
-@cache  # the mutations of the statement use the same runs
+@cache  # the changed worlds of the statement use the same runs
 def trials(seed: int, exponent: float, steps: int) -> tuple[FiniteMDP, Floats, Floats]:
-    """An MDP, checkpoints T, and the Q-tables there; runs from ``ROWS`` on have a constant rate."""
+    """Return an MDP, checkpoints T, and the Q-tables there; runs from ``ROWS`` on have a constant rate."""
     rng = np.random.default_rng(seed)
     mdp = random_mdp(rng, 4, 2, gamma=0.7, noise=0.5, normal=True, stay=0.3)
     checkpoints = [round(steps * 2 ** (-k / 2)) for k in range(10, -1, -1)]
@@ -39,7 +39,7 @@ def trials(seed: int, exponent: float, steps: int) -> tuple[FiniteMDP, Floats, F
 def convergence(
     seed: int = 0, exponent: float = 1.0, shift: float = 0.0, constant: bool = False, steps: int = STEPS
 ) -> Finding:
-    """The error goes to 0 with decaying rates, even where s' = s is common and rewards have no bound.
+    """Check that the error goes to 0 with decaying rates, even where s' = s is common and rewards have no bound.
 
     The rates are 1/(1+n)^exponent, or 0.1 if ``constant``; ``shift`` is added to all rewards of Q*.
     """
@@ -60,7 +60,7 @@ def convergence(
 
 
 def sampled_bias(mdp: FiniteMDP, table: Floats, rate: float, times: int) -> float:
-    """Bias of the backup that M reuses amount to, against the expected T Q; the largest of all pairs.
+    """Return the largest bias over all pairs of the backup that M reuses amount to, against the expected T Q.
 
     Exact for rewards on the nodes of a Gauss–Hermite rule, which has the moments of the normal noise.
     """
@@ -79,13 +79,13 @@ def sampled_bias(mdp: FiniteMDP, table: Floats, rate: float, times: int) -> floa
 
 
 def normal_nodes(sd: float, count: int = 16) -> tuple[Floats, Floats]:
-    """Values and chances of a discrete distribution with the first 2·count - 1 moments of the normal one."""
+    """Return values and chances of a discrete distribution with the first 2·count - 1 moments of the normal one."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(count)
     return sd * nodes, weights / weights.sum()
 
 
 def bias_bound(mdp: FiniteMDP, table: Floats, rate: float, times: int, grows: bool = True) -> float:
-    """C·α·(1 + ‖Δ‖), which bounds the bias of M reuses for rewards of finite mean; without ‖Δ‖ if not ``grows``."""
+    """Return the bound C·α·(1 + ‖Δ‖) on the bias of M reuses for rewards of finite mean; no ‖Δ‖ unless ``grows``."""
     noise, chances = normal_nodes(mdp.noise)
     reward = float((np.abs(mdp.rewards[..., None] + noise) @ chances).max())  # the largest E|r|
     optimal = value_iteration(mdp)
@@ -94,9 +94,9 @@ def bias_bound(mdp: FiniteMDP, table: Floats, rate: float, times: int, grows: bo
 
 
 def vanishing_bias(seed: int = 0, times: int = 10, power: float = 1.0, grows: bool = True) -> Finding:
-    """The step that the proof lacks: where s' = s, M reuses are biased, by at most C·α·(1 + ‖Δ‖).
+    """Check the step that the proof lacks: where s' = s, M reuses are biased by at most C·α·(1 + ‖Δ‖).
 
-    The reuses use the rate α^power.
+    The reuses have the rate α^power.
     """
     rng = np.random.default_rng(seed)
     rates: Floats = np.exp2(-np.arange(4.0, 13.0))
@@ -118,14 +118,14 @@ def vanishing_bias(seed: int = 0, times: int = 10, power: float = 1.0, grows: bo
 
 
 def constant_fixed_point(gamma: float, stay: float, rate: float, times: int) -> tuple[float, float]:
-    """Q* and the stationary mean of Q-SMR, for one state of reward 1 that is left for good with chance 1 - stay."""
+    """Return Q* and the stationary mean of Q-SMR for a state of reward 1 that is left forever with chance 1 - stay."""
     left, stayed = float(effective_rate(rate, times)), float(effective_rate(rate * (1 - gamma), times))
     weights = np.array([stay * stayed, (1 - stay) * left])
     return 1 / (1 - gamma * stay), float(weights @ [1 / (1 - gamma), 1.0] / weights.sum())
 
 
 def constant_rate_bias(seed: int = 0, steps: int = 4000, rows: int = 2000, stay: float = 0.5) -> Finding:
-    """False: where s' = s is random, Q-SMR with a constant rate is biased in the mean, unlike Q-learning."""
+    """Check the false claim that reuse keeps the mean at Q*: where s' = s is random, a constant rate biases Q-SMR."""
     rng = np.random.default_rng(seed)
     gamma, rate, times = 0.9, 0.05, 10
     means = {}

@@ -1,5 +1,5 @@
 "use strict";
-// A chart of learning curves as SVG. Texts of runs only ever become text nodes.
+// A chart of learning curves as SVG. Text of runs only becomes text nodes.
 
 const COLOURS = 7;
 const MARGIN = { left: 52, right: 20, top: 8, bottom: 34 };
@@ -28,7 +28,7 @@ function swatch(series) {
   return make("svg", { class: "swatch", "aria-hidden": "true" }, paint(line, "stroke", series));
 }
 
-// A number as the tables have it; with fewer decimals for a larger size.
+// Formats a number as the tables do, with fewer decimals for a larger size.
 function plain(value, of = value) {
   const size = Math.abs(of);
   const digits = size >= 100 ? 0 : size >= 10 ? 1 : 2;
@@ -62,7 +62,7 @@ function axisOf(series, state, panel) {
   return panel.fixed || state.axis === "steps" ? series.steps : series.hours;
 }
 
-// Gives curves that have a deviation the edges of their band.
+// Computes the edges of the band of each curve that has a deviation.
 function withBands(panel) {
   for (const one of panel.series) {
     if (!one.sd) continue;
@@ -83,7 +83,7 @@ function fullRange(panel, state) {
   return known.length ? [0, Math.max(...known) || 1] : null;
 }
 
-// Lowest and highest value that is drawn within the x-range.
+// Lowest and highest value drawn within the x-range.
 function heights(panel, state, range) {
   let low = Infinity, high = -Infinity;
   const take = (axis, values) => values.forEach((value, index) => {

@@ -1,31 +1,32 @@
-// Fills the page from its data.
+// Fills the page from its data block.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const state = { axis: "steps", bands: true, seeds: false, hidden: new Set() };
 const place = (name) => document.getElementById(name);
 
-function table(grid) {
-  const kind = (index) => (grid.left.includes(grid.columns[index]) ? "words" : "");
+function table(content) {
+  const kind = (index) => (content.left.includes(content.columns[index]) ? "words" : "");
   const cell = (name) => (text, index) => make(name, { class: kind(index) + (text.length > 60 ? " long" : "") }, text);
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": grid.title }, make("table", {},
-    make("thead", {}, make("tr", {}, ...grid.columns.map(cell("th")))),
-    make("tbody", {}, ...grid.rows.map((row) => make("tr", {}, ...row.map(cell("td")))))));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": content.title }, make("table", {},
+    make("thead", {}, make("tr", {}, ...content.columns.map(cell("th")))),
+    make("tbody", {}, ...content.rows.map((row) => make("tr", {}, ...row.map(cell("td")))))));
 }
 
 // Puts tables into a section: below headings, or folded.
-function show(name, grids, form) {
-  if (grids.length) place(name).hidden = false;
-  for (const grid of grids) {
-    const parts = [table(grid), ...(grid.note ? [make("p", { class: "hint" }, grid.note)] : [])];
-    if (form === "folded") place(name).append(make("details", { class: "fold" }, make("summary", {}, `${grid.title} (${grid.rows.length})`), ...parts));
-    else place(name).append(...(form === "titled" ? [make("h3", {}, grid.title)] : []), ...parts);
+function show(name, tables, form) {
+  if (tables.length) place(name).hidden = false;
+  for (const content of tables) {
+    const parts = [table(content), ...(content.note ? [make("p", { class: "hint" }, content.note)] : [])];
+    if (form === "folded") place(name).append(make("details", { class: "fold" }, make("summary", {}, `${content.title} (${content.rows.length})`), ...parts));
+    else place(name).append(...(form === "titled" ? [make("h3", {}, content.title)] : []), ...parts);
   }
 }
 
 place("lead").append(data.lead);
 place("foot").append(data.foot);
+place("dashed").hidden = data.sources.length === 0;
 place("problems").hidden = data.problems.length === 0;
-place("problems").querySelector("ul").append(...data.problems.map((sentence) => make("li", {}, sentence)));
+place("problems").querySelector("ul").append(...data.problems.map((message) => make("li", {}, message)));
 
 const panels = data.panels.map((panel, index) => makePanel(withBands(panel), state, index));
 place("panels").append(...panels.map((panel) => panel.holder));

@@ -16,7 +16,7 @@ function makePanel(panel, state, index) {
     reset.hidden = zoom === null;
     scale = null;
     if (full === null) {
-      const why = state.axis === "hours" && !panel.fixed ? "no hours are recorded for the curves shown" : "no curve is shown";
+      const why = state.axis === "hours" && !panel.fixed ? "the curves shown have no recorded hours" : "no curve is shown";
       plot.replaceChildren(make("text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, why));
       return hover(null);
     }
@@ -131,7 +131,7 @@ function makePanel(panel, state, index) {
   return { holder, draw, forget: () => { zoom = null; cursor = null; draw(); } };
 }
 
-// The published curves of a panel, listed when they are asked for: there may be hundreds in a page.
+// The published curves of a panel, listed when the user opens them: a page may have hundreds.
 function publishedChoice(theirs, draw) {
   const list = make("details", {}, make("summary", {}, `published curves (${theirs.length})`));
   const fill = () => list.append(...theirs.map((one) => choice(one, one.shown, (isOn) => { one.shown = isOn; draw(); }, one.note)));

@@ -1,4 +1,4 @@
-"""The grid worlds: what the facts say about them, and that the tables and the environments are the same thing."""
+"""The grid worlds: their rules, and that their environments follow their tables."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 
 import smrl.paper.tabular  # noqa: F401 - registers the ids
 from smrl.errors import SmrlError
-from smrl.paper.tabular.cliffwalking import NO_LIMIT, CliffWalking, cliffwalking_task
+from smrl.paper.tabular.grid_world import NO_LIMIT, CliffWalking, TableEnv, cliffwalking_task
 from smrl.paper.tabular.maze import (
     BITS,
     MOVES,
@@ -24,7 +24,6 @@ from smrl.paper.tabular.maze import (
     open_passages,
     reachable,
 )
-from smrl.paper.tabular.table_env import TableEnv
 
 UP, RIGHT, DOWN, LEFT = range(4)
 NORTH, SOUTH, EAST, WEST = range(4)
@@ -33,12 +32,12 @@ SIZES = [2, 3, 4, 7, 20]
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_gymnasium_finds_no_fault(name: str) -> None:
+def test_environment_passes_gymnasium_check(name: str) -> None:
     check_env(gymnasium.make(name).unwrapped)
 
 
 @pytest.mark.parametrize("env", [CliffWalking(), CliffWalking("gymnasium"), MazeEnv(), MazeEnv(size=5, plus=False)])
-def test_the_tables_are_what_the_environment_does(env: TableEnv) -> None:
+def test_environment_follows_its_tables(env: TableEnv) -> None:
     task = env.task
     assert env.reset() == (task.start, env.info())
     assert [str(table.dtype) for table in (task.next_state, task.reward, task.terminal)] == ["int32", "float32", "bool"]
@@ -53,14 +52,14 @@ def test_the_tables_are_what_the_environment_does(env: TableEnv) -> None:
 
 
 @pytest.mark.parametrize(("rules", "ends"), [("paper", [*range(37, 48)]), ("gymnasium", [47])])
-def test_ended_states_keep_still_and_are_worth_nothing(rules: Any, ends: list[int]) -> None:
+def test_terminal_states_are_absorbing_without_reward(rules: Any, ends: list[int]) -> None:
     task = cliffwalking_task(rules)
     assert (task.next_state[ends] == np.array(ends)[:, None]).all()
     assert not task.reward[ends].any()
     assert task.terminal[ends].all()
 
 
-def test_gymnasiums_rules_are_gymnasiums() -> None:
+def test_gymnasium_rules_equal_gymnasium() -> None:
     theirs, ours = CliffWalkingEnv().P, cliffwalking_task("gymnasium")
     assert (ours.start, ours.goal, ours.max_steps) == (36, 47, NO_LIMIT)
     for state, action in np.ndindex(47, 4):
@@ -68,7 +67,7 @@ def test_gymnasiums_rules_are_gymnasiums() -> None:
         assert [ours.next_state[state, action], ours.reward[state, action], ours.terminal[state, action]] == what
 
 
-def test_the_papers_cliff_ends_the_episode() -> None:
+def test_cliff_terminates_under_the_papers_rules() -> None:
     paper, other = cliffwalking_task(), cliffwalking_task("gymnasium")
     (states, actions) = np.nonzero(paper.reward == -100)
     assert sorted(zip(states.tolist(), actions.tolist(), strict=True)) == sorted(
@@ -82,11 +81,11 @@ def test_the_papers_cliff_ends_the_episode() -> None:
 
 
 @pytest.mark.parametrize(("state", "action", "arrived"), [(0, UP, 0), (0, LEFT, 0), (11, RIGHT, 11), (36, DOWN, 36)])
-def test_the_edge_holds(state: int, action: int, arrived: int) -> None:
+def test_edges_block(state: int, action: int, arrived: int) -> None:
     assert cliffwalking_task().next_state[state, action] == arrived
 
 
-def test_the_best_path_along_the_cliff() -> None:
+def test_best_path_along_the_cliff() -> None:
     env = CliffWalking()
     env.reset(seed=0)
     steps = [env.step(action) for action in (UP, *[RIGHT] * 11, DOWN)]
@@ -96,7 +95,7 @@ def test_the_best_path_along_the_cliff() -> None:
 
 
 @pytest.mark.parametrize(("env", "limit"), [(CliffWalking(), 100), (MazeEnv(size=3), 900), (MazeEnv(), 40000)])
-def test_episodes_are_cut_at_the_limit(env: TableEnv, limit: int) -> None:
+def test_episodes_are_truncated_at_the_limit(env: TableEnv, limit: int) -> None:
     assert env.task.max_steps == limit
     env.reset()
     env.steps = limit - 2
@@ -106,14 +105,14 @@ def test_episodes_are_cut_at_the_limit(env: TableEnv, limit: int) -> None:
     assert env.steps == 0
 
 
-def test_the_last_step_may_end_an_episode() -> None:
+def test_episode_can_terminate_at_the_limit() -> None:
     env = CliffWalking()
     env.reset()
     env.state, env.steps = 35, 99
     assert env.step(DOWN)[2:4] == (True, False)
 
 
-def test_gymnasiums_rules_have_no_limit() -> None:
+def test_gymnasium_rules_have_no_limit() -> None:
     env = gymnasium.make("smrl/CliffWalking-v0", rules="gymnasium")
     env.reset()
     assert not any(env.step(LEFT)[3] for _ in range(300))
@@ -131,14 +130,14 @@ def test_walls_are_symmetrical_and_close_the_maze() -> None:
         assert not np.concatenate([north[0], south[-1], west[:, 0], east[:, -1]]).any()
 
 
-def test_every_cell_can_be_reached_on_foot_and_with_portals() -> None:
+def test_every_cell_is_reachable() -> None:
     nowhere = np.empty((0, 2), int)
     for maze in mazes():
         assert reachable(landings(maze.passages, nowhere)).all()
         assert reachable(landings(maze.passages, maze.portals)).all()
 
 
-def test_a_passage_is_open_if_either_side_says_so() -> None:
+def test_passage_is_open_if_either_bit_is_set() -> None:
     for way, (x, y) in enumerate(MOVES):
         bits = np.zeros((3, 3), np.uint8)
         bits[1, 1] = BITS[way]
@@ -150,7 +149,7 @@ def test_a_passage_is_open_if_either_side_says_so() -> None:
     assert not open_passages(np.array([[1 | 8, 1 | 2], [4 | 8, 4 | 2]])).any()  # nothing leads out
 
 
-def test_the_search_enters_every_cell_and_its_first_one_again() -> None:
+def test_carve_enters_every_cell() -> None:
     drawn = [carve(6, np.random.default_rng(seed)) for seed in range(50)]
     assert all(np.isin(bits, BITS).all() for bits in drawn)  # each cell was entered once, from one side
     opened = {int(open_passages(bits).sum()) // 2 for bits in drawn}
@@ -158,7 +157,7 @@ def test_the_search_enters_every_cell_and_its_first_one_again() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_fifth_of_the_cells_break_one_wall_if_they_have_one(size: int) -> None:
+def test_add_loops_removes_one_wall_of_a_fifth_of_the_cells(size: int) -> None:
     for seed in range(10):
         rng, again = np.random.default_rng(seed), np.random.default_rng(seed)
         before, _ = carve(size, rng), carve(size, again)
@@ -175,7 +174,7 @@ def test_a_fifth_of_the_cells_break_one_wall_if_they_have_one(size: int) -> None
 
 
 @pytest.mark.parametrize(("size", "pairs"), [(2, 1), (3, 1), (4, 1), (5, 2), (20, 7)])
-def test_the_number_and_places_of_portals(size: int, pairs: int) -> None:
+def test_number_and_places_of_portals(size: int, pairs: int) -> None:
     for seed in range(20):
         portals = generate(size, seed=seed).portals
         assert portals.shape == (pairs, 2)
@@ -186,14 +185,14 @@ def test_the_number_and_places_of_portals(size: int, pairs: int) -> None:
     assert generate(size, plus=False, portals=1).portals.shape == (1, 2)
 
 
-def test_portals_that_cut_cells_off_are_drawn_again_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_portals_that_cut_cells_off_are_redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert generate(20, portals=199).portals.shape == (199, 2)  # on every free cell
-    monkeypatch.setattr("smrl.paper.tabular.maze.DRAWS", 1)
+    monkeypatch.setattr("smrl.paper.tabular.maze.MAX_DRAWS", 1)
     with pytest.raises(SmrlError, match=r"cut off cells of maze \d+: ask for fewer"):
         [generate(3, seed=seed) for seed in range(500)]
 
 
-def test_the_dynamics_cell_by_cell() -> None:
+def test_dynamics_of_every_cell() -> None:
     for maze in mazes(3):
         task, last = maze_task(maze), maze.size - 1
         partner = {int(a): int(b) for pair in maze.portals for a, b in (pair, pair[::-1])}
@@ -208,7 +207,7 @@ def test_the_dynamics_cell_by_cell() -> None:
             assert task.reward[here, way] == np.float32(1 if arrived == task.goal else -0.1 / maze.size**2)
 
 
-def test_a_portal_jumps_once_and_a_bump_never_does() -> None:
+def test_portal_jumps_once_and_walls_do_not() -> None:
     bits = np.zeros((3, 3), np.uint8)
     bits[0, 1] = bits[0, 2] = BITS[WEST]  # a corridor along the top, whose portals 1 and 2 are neighbours
     to = landings(open_passages(bits), np.array([[1, 2]]))
@@ -218,12 +217,12 @@ def test_a_portal_jumps_once_and_a_bump_never_does() -> None:
     assert not reachable(to)[1]  # which is how portals can cut cells off
 
 
-def test_the_rewards_of_the_papers_maze() -> None:
+def test_rewards_of_the_papers_maze() -> None:
     task = maze_task(generate())
     assert set(np.unique(task.reward[:-1]).tolist()) == {float(np.float32(-0.00025)), 1.0}
 
 
-def test_a_maze_is_its_seed() -> None:
+def test_seed_determines_the_maze() -> None:
     one, same, other = generate(seed=1), generate(seed=1), generate(seed=2)
     assert (one.passages == same.passages).all()
     assert (one.portals == same.portals).all()
@@ -244,7 +243,7 @@ def test_reset_makes_the_maze_of_its_seed_and_keeps_it_without_one() -> None:
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_pictures_show_where_the_agent_is(name: str) -> None:
+def test_pictures_show_the_agent(name: str) -> None:
     env = gymnasium.make(name, render_mode="rgb_array").unwrapped
     assert isinstance(env, TableEnv)
     env.reset(seed=0)
@@ -269,7 +268,7 @@ def test_pictures_show_where_the_agent_is(name: str) -> None:
         (lambda: CliffWalking().step(4), "from 0 to 3, not 4"),
     ],
 )
-def test_bad_input_gets_one_sentence(call: Any, words: str) -> None:
+def test_bad_input_is_refused(call: Any, words: str) -> None:
     with pytest.raises(SmrlError, match=words) as fault:
         call()
     assert "\n" not in str(fault.value)

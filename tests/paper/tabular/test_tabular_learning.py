@@ -1,4 +1,4 @@
-"""Compiled Q-learning and Q-SMR against a plain loop, and what they promise."""
+"""Compiled Q-learning and Q-SMR against a plain loop, and their properties."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from smrl import randomness
-from smrl.cli.tabular import Tabular, run, settings_of, tables
+from smrl.cli.reproduce import run
 from smrl.errors import SmrlError
-from smrl.paper.tabular.cliffwalking import cliffwalking_task
+from smrl.paper.tabular.grid_world import GridTask, cliffwalking_task
 from smrl.paper.tabular.learning import BLOCK, Rate, Settings, draws, learn, update
 from smrl.paper.tabular.maze import generate, maze_task
-from smrl.paper.tabular.mdp import GridTask
+from smrl.paper.tabular.q_smr import Options, settings_of, tables
 from smrl.randomness import Purpose
 from smrl.types import Transition
 
@@ -100,11 +100,11 @@ def one_step(reuse: int, stay: bool, terminal: bool = False) -> float:
     return float(learn(task, Settings(reuse, episodes=1, rate=Rate(alpha=0.1)), [0]).q[0, 0, 0])
 
 
-def test_the_effective_rate_where_the_next_state_is_another() -> None:
+def test_effective_rate_where_the_next_state_differs() -> None:
     assert one_step(10, stay=False) == pytest.approx(1 - 0.9**10)
 
 
-def test_the_maximum_is_read_anew_where_the_next_state_is_the_same() -> None:
+def test_maximum_is_recomputed_where_the_next_state_is_the_same() -> None:
     value = 0.0
     for _ in range(10):
         value = 0.9 * value + 0.1 * (1 + 0.99 * value)
@@ -112,7 +112,7 @@ def test_the_maximum_is_read_anew_where_the_next_state_is_the_same() -> None:
     assert one_step(10, stay=True, terminal=True) == pytest.approx(1 - 0.9**10)  # nothing is bootstrapped
 
 
-def test_reusing_once_is_the_update_of_q_learning() -> None:
+def test_update_is_that_of_q_learning() -> None:
     q = jnp.array([[1.0, 2.0], [3.0, 4.0]])
     seen = Transition(jnp.int32(0), jnp.int32(1), jnp.float32(5), jnp.float32(0.5), jnp.int32(1))
     new, _ = update(q, (seen, jnp.float32(0.25)), jax.random.key(0))
@@ -120,19 +120,19 @@ def test_reusing_once_is_the_update_of_q_learning() -> None:
 
 
 @pytest.mark.parametrize("reuse", [1, 10])
-def test_the_shortest_way_is_found(reuse: int) -> None:
+def test_shortest_path_is_found(reuse: int) -> None:
     result = learn(room(), Settings(reuse, episodes=600, rate=Rate(alpha=0.2), epsilon=0.5), range(3))
     assert result.greedy_goal[:, -1].all()
     assert result.greedy_steps[:, -1].tolist() == [5, 5, 5]
     np.testing.assert_allclose(result.greedy_return[:, -1], 1 - 4 * 0.01, rtol=1e-5)
 
 
-def test_reuse_is_quicker_along_the_cliff() -> None:
+def test_reuse_learns_faster_along_the_cliff() -> None:
     first = [learn(cliffwalking_task(), Settings(reuse), range(5)).greedy_goal.sum(1).mean() for reuse in (1, 10)]
     assert first[1] > first[0] + 100
 
 
-def test_a_seed_decides_everything() -> None:
+def test_seeds_determine_results() -> None:
     settings = Settings(3, episodes=20)
     both, again, other = (learn(room(), settings, seeds) for seeds in ([1, 2], [2, 1], [3, 3]))
     assert (both.q == again.q[::-1]).all()
@@ -141,7 +141,7 @@ def test_a_seed_decides_everything() -> None:
     assert (other.q[0] == other.q[1]).all()
 
 
-def test_each_seed_may_have_its_own_task() -> None:
+def test_each_seed_can_have_its_own_task() -> None:
     tasks = [maze_task(generate(size=4, seed=seed)) for seed in (0, 1)]
     settings = Settings(2, episodes=5)
     together = learn(tasks, settings, [0, 1])
@@ -149,7 +149,7 @@ def test_each_seed_may_have_its_own_task() -> None:
         assert (learn(task, settings, [row, row]).q[0] == together.q[row]).all()
 
 
-def test_a_policy_in_circles_is_cut_at_any_limit() -> None:
+def test_policy_in_circles_is_truncated_at_any_limit() -> None:
     for limit in (1, 7, 2**31 - 1):
         result = learn(replace(room(), max_steps=limit), Settings(episodes=1, epsilon=1.0, rate=Rate(alpha=0.0)), [0])
         assert result.greedy_steps[0, 0] == limit
@@ -167,18 +167,18 @@ def test_a_policy_in_circles_is_cut_at_any_limit() -> None:
         (lambda: Settings(reuse=0), "reuse must be at least 1, not 0; 1 is the base algorithm."),
         (lambda: Settings(episodes=0), "episodes must be at least 1, not 0."),
         (lambda: learn([room()], Settings(), [0, 1]), "2 seeds need as many tasks or a single one, not 1."),
-        (lambda: run(["maze", "--seeds", "0"]), "seeds must be at least 1, not 0."),
-        (lambda: run(["--alpha", "2"]), "alpha must be from 0 to 1, not 2."),
+        (lambda: run(["q-smr", "--tasks", "maze", "--seeds", "0"]), "seeds must be at least 1, not 0."),
+        (lambda: run(["q-smr", "--alpha", "2"]), "alpha must be from 0 to 1, not 2."),
     ],
 )
-def test_bad_input_is_one_sentence(make: Any, message: str) -> None:
+def test_bad_input_is_refused(make: Any, message: str) -> None:
     with pytest.raises(SmrlError) as error:
         make()
     assert str(error.value) == message
 
 
-def test_the_command_writes_a_picture_and_the_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = "cliffwalking maze --reuse 3 --seeds 2 --episodes 4 --size 3 --rules gymnasium --runs"
+def test_command_writes_a_picture_and_the_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "q-smr --tasks cliffwalking maze --reuse 3 --seeds 2 --episodes 4 --size 3 --rules gymnasium --runs"
     run([*words.split(), str(tmp_path)])
     assert "Gymnasium's rules" in capsys.readouterr().out
     folder = tmp_path / "tabular"
@@ -188,10 +188,10 @@ def test_the_command_writes_a_picture_and_the_numbers(tmp_path: Path, capsys: py
     assert lines[0].startswith("task,reuse,seed,episode,training_return")
 
 
-def test_the_command_defaults_to_the_paper() -> None:
-    command = Tabular()
-    assert settings_of(command, "cliffwalking", 1) == Settings()
-    assert settings_of(command, "maze", 10) == Settings(10, episodes=100)
-    mazes = tables(command, "maze")
+def test_command_defaults_to_the_paper() -> None:
+    options = Options()
+    assert settings_of(options, "cliffwalking", 1) == Settings()
+    assert settings_of(options, "maze", 10) == Settings(10, episodes=100)
+    mazes = tables(options, "maze")
     assert isinstance(mazes, list)
     assert {(len(maze.reward), maze.max_steps) for maze in mazes} == {(400, 40_000)}

@@ -1,4 +1,4 @@
-"""The tables of docs/theory.md are what `smrl theory` prints, and every check can fail."""
+"""The tables of docs/theory.md are what `smrl reproduce theory` prints, and every check can fail."""
 
 import re
 from decimal import Decimal
@@ -9,7 +9,7 @@ import pytest
 
 from smrl.cli.main import main
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "theory.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "theory.md"
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
 HEADINGS = {  # how a table begins → the words of the command that prints it
     "| statement | measured with seed 0 |": (),
@@ -47,7 +47,7 @@ def alike(one: str, other: str) -> bool:
 def test_document_has_every_line_of_the_command(
     heading: str, in_tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["theory", *HEADINGS[heading]])
+    main(["reproduce", "theory", *HEADINGS[heading]])
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("  picture: ")]
     for line, documented in zip_longest(lines, map(printed, rows(heading)), fillvalue=""):
         assert alike(line, documented), f"printed:    {line}\ndocumented: {documented}"

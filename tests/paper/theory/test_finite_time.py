@@ -5,11 +5,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from smrl.paper.theory import lemmas, repair
-from smrl.paper.theory.chains import behaviour, mixing
-from smrl.paper.theory.finite import effective_rate, random_mdp
-from smrl.paper.theory.finite_time import Conditions, within
-from smrl.paper.theory.learning_rates import arrival
+from smrl.paper.theory import lemmas
+from smrl.paper.theory.finite_time import REMEMBERS, REMEMBERS_NONRETURNABLE, Conditions, within
+from smrl.paper.theory.mdp import behaviour, effective_rate, mixing, random_mdp
+from smrl.paper.theory.scaling import arrival
 
 some = settings(max_examples=100, deadline=None, derandomize=True)
 
@@ -28,7 +27,7 @@ def test_behaviour_of_nonreturnable(seed: int, states: int, actions: int) -> Non
     assert found.rarest / 2 <= np.linalg.matrix_power(found.chain, delay).min() <= found.rarest * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("rows", [repair.REMEMBERS, repair.REMEMBERS_NONRETURNABLE])
+@pytest.mark.parametrize("rows", [REMEMBERS, REMEMBERS_NONRETURNABLE])
 def test_chains_that_meet_the_condition_for_two_remember_their_start(rows: tuple[tuple[float, ...], ...]) -> None:
     found = mixing(np.array(rows))
     assert found.stationary.argmin() == 0
@@ -37,7 +36,7 @@ def test_chains_that_meet_the_condition_for_two_remember_their_start(rows: tuple
         np.testing.assert_allclose(after[:, 0], found.rarest, atol=1e-12)
         assert after.min() >= found.rarest - 1e-12
         assert np.ptp(after, axis=0).max() > 1e-7
-    assert rows is repair.REMEMBERS or not np.diag(found.chain).any()
+    assert rows is REMEMBERS or not np.diag(found.chain).any()
 
 
 @some

@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smrl.paper.theory.finding import Floats, Ints
-from smrl.paper.theory.finite import FiniteMDP, Sample, q_smr_step, random_mdp, value_iteration
-from smrl.paper.theory.fits import Interval, bootstrap, limit, line, slope
-from smrl.paper.theory.trajectories import distance, play, tables_at
+from smrl.paper.theory.finding import Floats, Interval, Ints, bootstrap, limit, line, slope
+from smrl.paper.theory.mdp import FiniteMDP, Sample, distance, play, q_smr_step, random_mdp, tables_at, value_iteration
 
 
 def visits_rate(t: int, n: Ints) -> Floats:
@@ -45,7 +43,7 @@ def test_transitions_and_rewards_have_their_distributions() -> None:
 
 @settings(max_examples=5, deadline=None, derandomize=True)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 10))
-def test_runs_converge_to_the_optimum_and_to_nothing_else(seed: int, times: int) -> None:
+def test_runs_converge_to_the_optimum(seed: int, times: int) -> None:
     rng = np.random.default_rng(seed)
     mdp = random_mdp(rng, 3, 2, gamma=0.6, noise=0.3, stay=0.3)
     checkpoints = [256 << k for k in range(6)]
@@ -85,7 +83,7 @@ def test_line_uses_the_sample_standard_deviation() -> None:
     assert drawn.high[0] == pytest.approx(2 + 2.576 * np.sqrt(2) / np.sqrt(2))
 
 
-def test_interval_shows_no_minus_zero() -> None:
+def test_interval_has_no_negative_zero() -> None:
     assert Interval(-0.001, -0.2, 0.1).text() == "0.00 [-0.20, 0.10]"
 
 

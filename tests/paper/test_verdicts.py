@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 from written_runs import write_run
 
-from smrl.paper.bands import find
-from smrl.paper.check import Verdict, check
+from smrl.paper import bands
+from smrl.paper.bands import Verdict, reference
 from smrl.runs.records import read_run
 
 
 def verdict(tmp_path: Path, evaluations: list[tuple[int, float]], **changes: Any) -> Verdict:
-    return check(read_run(write_run(tmp_path / "run", evaluations, steps=2_000_000, **changes)))
+    return bands.verdict(read_run(write_run(tmp_path / "run", evaluations, steps=2_000_000, **changes)))
 
 
 @pytest.mark.parametrize(
     ("deviations", "outcome"), [(-2.01, "below"), (-1.99, "within"), (1.99, "within"), (2.01, "above")]
 )
-def test_the_band_is_two_deviations_wide(tmp_path: Path, deviations: float, outcome: str) -> None:
+def test_band_is_two_deviations_wide(tmp_path: Path, deviations: float, outcome: str) -> None:
     sac = read_run(write_run(tmp_path / "any", [(300_000, 0.0)], env="HalfCheetah-v4")).settings
-    known = find(sac).band(300_000)
+    known = reference(sac).band(300_000)
     assert known is not None
     value = known.mean + deviations * known.sd
     found = verdict(tmp_path, [(300_000, value)], env="HalfCheetah-v4")
@@ -29,7 +29,7 @@ def test_the_band_is_two_deviations_wide(tmp_path: Path, deviations: float, outc
     assert "(sac of SimbaV2@14fafb2: 8,593 ± 1,016, 10 seeds)" in found.line
 
 
-def test_the_last_evaluation_with_a_band_counts(tmp_path: Path) -> None:
+def test_last_evaluation_with_a_band_counts(tmp_path: Path) -> None:
     found = verdict(tmp_path, [(500_000, 0.0), (1_000_000, 3000.0), (1_500_000, 0.0)])
     assert found.band is not None
     assert (found.band.step, found.value, found.outcome) == (1_000_000, 3000, "within")
@@ -55,11 +55,11 @@ def test_the_last_evaluation_with_a_band_counts(tmp_path: Path) -> None:
         (
             [(2_000_000, 1.0)],
             {},
-            "its evaluations, steps 2,000,000 to 2,000,000, are outside of the published steps of sac, 1 to 999,960",
+            "its evaluations, steps 2,000,000 to 2,000,000, are outside the published steps of sac, 1 to 999,960",
         ),
     ],
 )
-def test_where_there_is_no_band_the_line_says_why(
+def test_line_explains_a_missing_band(
     tmp_path: Path, evaluations: list[tuple[int, float]], changes: dict[str, Any], reason: str
 ) -> None:
     found = verdict(tmp_path, evaluations, **changes)

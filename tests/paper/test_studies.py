@@ -1,12 +1,12 @@
-"""The paper's figures and tables as runs: how many, which, and at a share of their steps."""
+"""The paper's figures and tables as runs: how many, which, and at a fraction of their steps."""
 
 from collections import Counter
 
 import pytest
 
 from smrl.errors import SmrlError
-from smrl.paper.cost import Speed, seconds
-from smrl.paper.reproductions import STUDIES, runs, scaled
+from smrl.paper.reproduce import Speed, run_seconds
+from smrl.paper.studies import STUDIES, runs, scaled
 from smrl.studies.presets import resolve
 
 
@@ -25,7 +25,7 @@ from smrl.studies.presets import resolve
         ("lr-sweep", 2 * 2 * 4 * 6),
     ],
 )
-def test_the_runs_of_a_study(name: str, count: int) -> None:
+def test_number_of_runs(name: str, count: int) -> None:
     assert len(runs(STUDIES[name])) == count
 
 
@@ -47,7 +47,7 @@ def test_budgets() -> None:
     assert {one.fresh_batches for one in runs(STUDIES["performance"], seeds=1)} == {1, 10}
 
 
-def test_a_share_of_the_steps() -> None:
+def test_fraction_of_the_steps() -> None:
     full = resolve("sac", "dmc/cheetah-run", reuse="100000:5001,1", reset_every=200_000)
     small = scaled(full, 0.01)
     assert (small.action_repeat, small.steps, small.eval_every) == (4, 20 * 252, 252)
@@ -63,10 +63,10 @@ def test_tasks_by_pattern() -> None:
         runs(STUDIES["gym"], patterns=["Hoper-v4"])
 
 
-def test_the_estimate_adds_up() -> None:
+def test_estimate_of_seconds() -> None:
     """1,000 steps of a millisecond, ten evaluations of ten episodes, and 2 updates until step 500, then 1."""
     settings = resolve(
         "sac", "Hopper-v4", steps=1_000, warmup=100, eval_every=100, eval_episodes=10, reuse="2:500,1", action_repeat=1
     )
     expected = (1_000 + 10 * 10 * 1_000) * 1e-3 + (2 * 400 + 500) * 1e-2
-    assert seconds(settings, Speed(1e-3, 1e-2, learn_every=1)) == pytest.approx(expected)
+    assert run_seconds(settings, Speed(1e-3, 1e-2, learn_every=1)) == pytest.approx(expected)

@@ -10,15 +10,13 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from smrl.paper.batch_fit_figure import draw_falls
-from smrl.paper.batch_fit_statistics import Fall, fall_table, falls, sentences, student
-from smrl.paper.batch_fit_table import Fit
+from smrl.paper.batch_fit_results import Fall, Fit, draw_falls, fall_table, falls, sentences
 
 UPDATES = (0, 1, 20)
 
 
 def fit(left: float, seed: int = 0, step: int = 1000, batches: int = 2, **changes: Any) -> Fit:
-    """A run whose batches keep this share of their error per 20 updates; the errors themselves differ."""
+    """Return a run whose batches keep this fraction of their error after 20 updates; the errors themselves differ."""
     settings = {"algorithm": "sac", "env": "Ant-v4", "reuse": "10", "seed": seed, "steps": 5000, "tau": 0.005}
     shares = 1 - (1 - left) * np.array(UPDATES)[:, None] / 20 * np.array([1.0, 0.5, 0.25, -1.0])
     errors = np.stack([(batch + 1) * shares for batch in range(batches)])
@@ -31,11 +29,6 @@ def printed(found: list[Fall]) -> str:
     return output.getvalue()
 
 
-@pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.706), (2, 4.303), (3, 3.182), (9, 2.262), (120, 1.980)])
-def test_student(freedom: int, quantile: float) -> None:
-    assert student(freedom) == pytest.approx(quantile, abs=1e-3)
-
-
 def test_errors_are_relative_and_averaged_over_runs() -> None:
     (fall,) = falls([fit(0.4, seed=0), fit(0.6, seed=1)])
     assert (fall.runs, fall.updates, fall.step) == (2, UPDATES, 1000)
@@ -45,7 +38,7 @@ def test_errors_are_relative_and_averaged_over_runs() -> None:
     np.testing.assert_allclose(fall.reach[-1, 0], 12.706 * 0.1, rtol=1e-3)  # the standard error of 0.4 and 0.6 is 0.1
 
 
-def test_the_interval_of_one_run_is_over_its_batches() -> None:
+def test_interval_of_a_single_run_is_over_its_batches() -> None:
     one = fit(0.5, batches=3)
     one.errors[:, -1, 0] = one.errors[:, 0, 0] * [0.4, 0.5, 0.6]
     (fall,) = falls([one])
@@ -55,7 +48,7 @@ def test_the_interval_of_one_run_is_over_its_batches() -> None:
     assert "±" not in printed([alone]).replace("±: 95", "")
 
 
-def test_identities_and_steps_are_kept_apart() -> None:
+def test_identities_and_steps_are_separate() -> None:
     found = falls([fit(0.5, step=2000), fit(0.5), fit(0.5, seed=1), fit(0.5, reuse="1"), fit(0.5, tau=0.01)])
     assert [(fall.settings["reuse"], fall.settings["tau"], fall.step, fall.runs) for fall in found] == [
         ("10", 0.005, 1000, 2),
@@ -65,7 +58,7 @@ def test_identities_and_steps_are_kept_apart() -> None:
     ]
 
 
-def test_the_table_fits_80_columns() -> None:
+def test_table_fits_80_columns() -> None:
     found = falls(
         [fit(left, seed, step, reuse=reuse) for reuse in "15" for step in (1, 300_000) for seed, left in SEEDS]
     )
@@ -82,7 +75,7 @@ def test_the_table_fits_80_columns() -> None:
 SEEDS = list(enumerate((0.46, 0.5, 0.54)))
 
 
-def test_one_sentence_says_what_is_seen_at_the_last_step() -> None:
+def test_sentence_describes_the_last_step() -> None:
     found = falls([fit(0.2, step=1000), fit(0.5, step=2000), fit(0.5, reuse="1")])
     assert sentences(found) == [
         "SAC, reuse 10, step 2,000: after 1 update on a batch its TD error is 97.5 % of that before and that of "
@@ -94,7 +87,7 @@ def test_one_sentence_says_what_is_seen_at_the_last_step() -> None:
     ]
 
 
-def test_the_figure_has_a_panel_per_identity_and_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figure_has_a_panel_per_identity_and_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[Figure] = []
     save = Figure.savefig
 

@@ -1,11 +1,11 @@
-"""`smrl reproduce`: the list, what is refused, and a small study from end to end."""
+"""`smrl reproduce`: the list, refusals, and a small study from end to end."""
 
 from pathlib import Path
 
 import pytest
 
 from smrl.cli.main import main
-from smrl.paper.reproductions import STUDIES, Runs, Study
+from smrl.paper.studies import STUDIES, Runs, Study
 
 SMALL = {
     **{"steps": 60, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 8},
@@ -26,8 +26,9 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "write smrl reproduce NAME, with one of q-smr, hyperparameters, gym"),
+        ((), "begin with a name: smrl reproduce NAME, with one of q-smr, batch-fit, theory, hyperparameters, gym"),
         (("gim",), "did you mean gym?"),
+        (("--quiet", "q-smr"), "unexpected argument 'q-smr'"),
         (("gym", "--scale", "2"), "scale"),
         (("gym", "--seeds", "0"), "seeds"),
         (("gym", "--tasks", "Hoper-v4"), "did you mean Hopper-v4?"),
@@ -37,7 +38,7 @@ def test_refused(words: tuple[str, ...], message: str, capsys: pytest.CaptureFix
     assert message in refused(capsys, *words)
 
 
-def test_a_study_from_end_to_end(
+def test_study_from_end_to_end(
     capsys: pytest.CaptureFixture[str], in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in list(STUDIES):

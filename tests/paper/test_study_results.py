@@ -1,4 +1,4 @@
-"""The tables of the paper's studies, from runs that are written by hand."""
+"""The tables of the paper's studies, made from small written runs."""
 
 from pathlib import Path
 from typing import Any
@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 from written_runs import write_run
 
-from smrl.paper import bias_figure as bias
-from smrl.paper import reproduction
+from smrl.paper import study_results
 from smrl.report.report import make_report
-from smrl.report.summary import Row
+from smrl.report.results import ResultRow
 from smrl.runs.records import read_run
 
 DMC: dict[str, Any] = {"env": "dmc/cheetah-run", "action_repeat": 4, "steps": 500_000}
 
 
-def rows(folder: Path) -> list[Row]:
+def rows(folder: Path) -> list[ResultRow]:
     return make_report([folder]).rows
 
 
@@ -32,23 +31,23 @@ def test_returns_beside_the_paper(tmp_path: Path) -> None:
         write(tmp_path, {250_000: 300 + shift, 500_000: 400 + shift}, seed, reuse="1", **DMC)
         write(tmp_path, {250_000: 660 + shift, 500_000: 700 + shift}, seed, reuse="10", **DMC)
     found = rows(tmp_path)
-    grid = reproduction.returns_grid(found, (250_000, 500_000), 1.0)
-    assert grid.columns == ("task", "SAC", "SAC-SMR")
-    assert grid.rows == (
+    table = study_results.returns_at_steps(found, (250_000, 500_000), 1.0)
+    assert table.columns == ("task", "SAC", "SAC-SMR")
+    assert table.rows == (
         ("cheetah-run@250K", "300 ± 7 (paper 284.6 ± 20.5: inside)", "660 ± 7 (paper 600.1 ± 49.2: above)"),
         ("cheetah-run@500K", "400 ± 7 (paper 452.1 ± 47.7: below)", "700 ± 7 (paper 725.4 ± 48.7: inside)"),
     )
-    small = reproduction.returns_grid(found, (500_000,), 0.5)
+    small = study_results.returns_at_steps(found, (500_000,), 0.5)
     assert small.rows[0][:2] == ("cheetah-run@250K", "300 ± 7 (paper 452.1 ± 47.7)"), "no verdict on shorter runs"
     assert "0.5 of the paper's steps" in small.note
 
 
-def test_ratios_both_ways(tmp_path: Path) -> None:
+def test_ratio_of_means_and_mean_of_ratios(tmp_path: Path) -> None:
     for env, base, more in (("dmc/cheetah-run", 100.0, 300.0), ("dmc/fish-swim", 300.0, 300.0)):
         for reuse, value in (("1", base), ("10", more)):
             write(tmp_path, {500_000: value}, reuse=reuse, **DMC | {"env": env})
-    grid = reproduction.ratios_grid(rows(tmp_path), (500_000,), 1.0)
-    assert grid.rows == (("SAC-SMR over SAC@500K", "1.50", "2.00"),)
+    table = study_results.return_ratios(rows(tmp_path), (500_000,), 1.0)
+    assert table.rows == (("SAC-SMR over SAC@500K", "1.50", "2.00"),)
 
 
 def test_steps_beside_the_paper(tmp_path: Path) -> None:
@@ -56,39 +55,39 @@ def test_steps_beside_the_paper(tmp_path: Path) -> None:
     for seed in range(2):
         write(tmp_path, {50_000: 10.0, 100_000: 3_100.0}, seed, reuse="10", steps=400_000)
         write(tmp_path, {50_000: 10.0, 100_000: 20.0 + 4_000 * seed}, seed, reuse="1", steps=1_000_000)
-    (row,) = reproduction.steps_grid(rows(tmp_path), 1.0).rows
+    (row,) = study_results.steps_to_returns(rows(tmp_path), 1.0).rows
     assert row == ("Hopper@3000", "never (1 of 2, paper 373K)", "100K (2 of 2, paper 93K)")
 
 
-def test_a_figure_without_numbers(tmp_path: Path) -> None:
+def test_final_returns_without_published_numbers(tmp_path: Path) -> None:
     write(tmp_path, {1_000: 1.0}, algorithm="td3")
-    (row,) = reproduction.curves_grid(rows(tmp_path)).rows
+    (row,) = study_results.final_returns(rows(tmp_path)).rows
     assert row[-3:] == ("–", "–", "")
 
 
-def test_hours(tmp_path: Path) -> None:
+def test_training_time(tmp_path: Path) -> None:
     for reuse, seconds in (("1", 0.36), ("10", 1.8)):
         write_run(
             tmp_path / reuse, [(1_000, 1.0), (10_000, 2.0)], seconds, reuse=reuse, env="Walker2d-v4", steps=10_000
         )
-    found = reproduction.hours_grid(rows(tmp_path)).rows
+    found = study_results.training_time(rows(tmp_path)).rows
     assert [row[2:] for row in found] == [("1.00", "1.0×"), ("5.00", "5.0×")]
 
 
 def test_bias(tmp_path: Path) -> None:
     for seed in range(2):
         write_run(tmp_path / f"{seed}", [(1_000, 1.0), (2_000, 2.0)], seed=seed)
-        table = f"step,episodes,mean,bias,bias_sd\n1000,10,1,,\n2000,10,2,{0.5 + seed},{seed}\n"
-        (tmp_path / f"{seed}" / "evaluations.csv").write_text(table)
+        content = f"step,episodes,mean,bias,bias_sd\n1000,10,1,,\n2000,10,2,{0.5 + seed},{seed}\n"
+        (tmp_path / f"{seed}" / "evaluations.csv").write_text(content)
     found = rows(tmp_path)
-    (row,) = bias.bias_grid(found).rows
+    (row,) = study_results.final_bias(found).rows
     assert row[-2:] == ("1.00 ± 0.71", "0.50 ± 0.71")
-    assert bias.bias_figure(found, tmp_path / "bias.png").stat().st_size > 10_000
+    assert study_results.bias_figure(found, tmp_path / "bias.png").stat().st_size > 10_000
     write_run(tmp_path / "other", [(1_000, 1.0)], tau=0.5)
-    assert len(bias.read_bias(read_run(tmp_path / "other")).steps) == 0
-    np.testing.assert_array_equal(bias.read_bias(read_run(tmp_path / "1")).mean, [1.5])
+    assert len(study_results.read_bias(read_run(tmp_path / "other")).steps) == 0
+    np.testing.assert_array_equal(study_results.read_bias(read_run(tmp_path / "1")).mean, [1.5])
 
 
 @pytest.mark.parametrize(("value", "expected"), [(1.0, "inside"), (0.4, "below"), (1.6, "above"), (np.nan, "–")])
-def test_verdicts(value: float, expected: str) -> None:
-    assert reproduction.verdict(value, 1.0, 0.5) == expected
+def test_position(value: float, expected: str) -> None:
+    assert study_results.position(value, 1.0, 0.5) == expected

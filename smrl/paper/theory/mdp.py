@@ -1,5 +1,6 @@
-"""Small random MDPs, their optimal values, and Q-learning with a reuse loop, in float64."""
+"""Small random MDPs in float64: optimal values, the chain of state-action pairs, and Q-learning with reuse."""
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
@@ -7,8 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from smrl.errors import require
+from smrl.errors import SmrlError, require
 from smrl.paper.theory.finding import Floats, Ints
+
+CHUNK = 1024  # steps drawn at once because single draws are slow
+BELOW_ONE = 1 - 1e-12  # keeps pair + chance below pair + 1 despite rounding
+
+Rate = Callable[[int, Ints], Floats]  # step t from 0 and, per run, the earlier visits of the current (s, a) → α
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +47,7 @@ class FiniteMDP:
         return self.reward_bound / (1 - self.gamma)
 
     def scaled(self, factor: float) -> "FiniteMDP":
-        """The same MDP with all rewards multiplied."""
+        """Return the same MDP with all rewards multiplied."""
         return replace(self, rewards=factor * self.rewards, noise=factor * self.noise)
 
 
@@ -55,7 +61,7 @@ def check_update(rate: ArrayLike, gamma: float, times: int) -> None:
     check_gamma(gamma)
     require(times >= 1, f"the reuse ratio M must be at least 1, not {times}.")
     rates = np.asarray(rate)
-    wrong = rates[~((rates >= 0) & (rates <= 1))]  # so that NaN is wrong too
+    wrong = rates[~((rates >= 0) & (rates <= 1))]  # includes NaN
     require(not wrong.size, f"the learning rate must be within [0, 1], not {next(iter(wrong), 0):g}.")
 
 
@@ -71,7 +77,7 @@ def random_mdp(
 ) -> FiniteMDP:
     """Draw transitions (flat Dirichlet) and mean rewards in [-1, 1].
 
-    With probability ``stay``, s' = s in place of the draw; ``nonreturnable`` rules out s' = s.
+    With probability ``stay``, s' = s instead of the draw; ``nonreturnable`` rules out s' = s.
     """
     require(states >= 1 + nonreturnable and actions >= 1, "an MDP needs actions, and two states to leave one always.")
     require(0 <= stay <= 1, f"the chance to stay must be within [0, 1], not {stay}.")
@@ -83,7 +89,7 @@ def random_mdp(
 
 
 def value_iteration(mdp: FiniteMDP, tolerance: float = 1e-12) -> Floats:
-    """Q* by value iteration, within the tolerance in the maximum norm."""
+    """Compute Q* by value iteration, within the tolerance in the maximum norm."""
     values = np.zeros_like(mdp.rewards)
     while True:
         better = mdp.rewards + mdp.gamma * mdp.transitions @ values.max(-1)
@@ -105,7 +111,7 @@ class Sample(NamedTuple):
 
 
 def q_smr_step(table: Floats, sample: Sample, rate: float | Floats, gamma: float, times: int) -> Floats:
-    """The Q-table after M = ``times`` reuses of a transition, with the maximum recomputed each time; makes a copy.
+    """Return a copy of the Q-table after M = ``times`` reuses of a transition, each with a recomputed maximum.
 
     The table is (S, A), or (R, S, A) with one transition per row; the rate may differ by row.
 
@@ -119,7 +125,7 @@ def q_smr_step(table: Floats, sample: Sample, rate: float | Floats, gamma: float
 
 
 def reuse_in_place(tables: Floats, sample: Sample, rate: float | Floats, gamma: float, times: int) -> None:
-    """The reuse loop of the theorems on contiguous tables (R, S, A), without checks; independent of `smrl.reuse`."""
+    """Run the theorems' reuse loop on contiguous tables (R, S, A), without checks and independent of `smrl.reuse`."""
     _, states, actions = tables.shape
     flat = tables.reshape(-1)  # a view; one flat index is faster than three
     start = np.arange(0, flat.size, states * actions)
@@ -132,7 +138,80 @@ def reuse_in_place(tables: Floats, sample: Sample, rate: float | Floats, gamma: 
 
 
 def effective_rate(rate: ArrayLike, times: int) -> Floats:
-    """Effective learning rate 1 - (1 - α)^M, accurate for small rates too."""
+    """Return the effective learning rate 1 - (1 - α)^M, accurate for small rates too."""
     check_update(rate, 0, times)
     with np.errstate(divide="ignore"):  # α = 1 gives log 0, and then correctly 1
         return np.asarray(-np.expm1(times * np.log1p(-np.asarray(rate, np.float64))))
+
+
+@dataclass(frozen=True, eq=False)
+class Behaviour:
+    """A Markov chain of state-action pairs, ordered by s, then a."""
+
+    chain: Floats  # (SA, SA)
+    stationary: Floats  # (SA,)
+    mixing_time: int  # steps until total variation from the stationary distribution is at most 1/4, for every start
+
+    @property
+    def rarest(self) -> float:
+        """μ_min, the smallest stationary probability of a pair."""
+        return float(self.stationary.min())
+
+
+def behaviour(mdp: FiniteMDP) -> Behaviour:
+    """Return the chain of the pairs (s, a) under the uniform policy."""
+    states, actions = mdp.rewards.shape
+    return mixing(np.repeat(mdp.transitions.reshape(-1, states), actions, axis=1) / actions)
+
+
+def mixing(chain: Floats, patience: int = 10_000) -> Behaviour:
+    """Compute the stationary distribution and the mixing time of a chain."""
+    size = len(chain)
+    equations = np.vstack([chain.T - np.eye(size), np.ones(size)])
+    stationary = np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)[0]
+    reach = np.eye(size)
+    for steps in range(1, patience + 1):
+        reach = reach @ chain
+        if 0.5 * np.abs(reach - stationary).sum(1).max() <= 0.25:
+            require(stationary.min() > 0, "the behaviour policy never visits some pairs, so no bound applies to them.")
+            return Behaviour(chain, stationary, steps)
+    raise SmrlError(f"the chain of state-action pairs is periodic or reducible: it did not mix in {patience} steps.")
+
+
+def play(
+    mdp: FiniteMDP, rate: Rate, times: int, steps: int, tables: Floats, rng: np.random.Generator
+) -> Iterator[Sample]:
+    """Update Q-tables (rows, S, A) in place along trajectories of the uniform policy; yield each step's transitions."""
+    states, actions = mdp.rewards.shape
+    ladder = np.cumsum(mdp.transitions.reshape(-1, states), -1)
+    ladder = (ladder / ladder[:, -1:] + np.arange(len(ladder))[:, None]).ravel()  # one sorted list for all pairs
+    rows, visits = len(tables), np.zeros((len(tables), states * actions), np.int64)
+    state, every = rng.integers(states, size=rows), np.arange(rows)
+    for t in range(steps):
+        if t % CHUNK == 0:
+            shape = CHUNK, rows
+            chosen, chances = rng.integers(actions, size=shape), rng.random(shape) * BELOW_ONE
+            noise: Floats = mdp.noise * (rng.standard_normal(shape) if mdp.normal else rng.uniform(-1, 1, shape))
+        action = chosen[t % CHUNK]
+        pair = state * actions + action
+        after = ladder.searchsorted(pair + chances[t % CHUNK], side="right") - pair * states
+        sample = Sample(state, action, mdp.rewards[state, action] + noise[t % CHUNK], after)
+        seen = visits[every, pair]
+        reuse_in_place(tables, sample, rate(t, seen), mdp.gamma, times)
+        visits[every, pair] = seen + 1
+        state = after
+        yield sample
+
+
+def tables_at(
+    checkpoints: Sequence[int], mdp: FiniteMDP, rate: Rate, times: int, rows: int, rng: np.random.Generator
+) -> Floats:
+    """Return the Q-tables after these numbers of steps from Q = 0, (checkpoints, rows, S, A)."""
+    tables = np.zeros((rows, *mdp.rewards.shape))
+    run = enumerate(play(mdp, rate, times, max(checkpoints), tables, rng), start=1)
+    return np.array([tables.copy() for t, _ in run if t in checkpoints])
+
+
+def distance(tables: Floats, optimal: Floats) -> Floats:
+    """Return ‖Q - Q*‖∞ of every Q-table."""
+    return np.abs(tables - optimal).max((-2, -1))

@@ -1,6 +1,6 @@
 """The paper's figures and tables as studies: which runs each of them needs.
 
-Where the paper does not say which tasks a figure shows, or only suggests a study, the study says what is ours.
+Where the paper does not name a figure's tasks, or only suggests a study, ``ours`` describes our choice.
 """
 
 import dataclasses
@@ -11,28 +11,28 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from smrl.errors import nearest, require
-from smrl.paper import tasks
+from smrl.paper.tasks import LISTS
 from smrl.settings import Settings
 from smrl.smr.rules import Schedule, rule_of
 from smrl.studies.sweep import distinct, sweep
 
 Layout = Literal["curves", "steps", "returns", "bias", "hours"]
-EVALUATIONS = 20  # of a run that is shorter than the paper's
-IN_STEPS = ("epsilon_steps", "noise_steps")  # hyperparameters that count steps
+EVALUATIONS = 20  # per run where runs are shorter than the paper's
+IN_STEPS = ("epsilon_steps", "noise_steps")  # hyperparameters that are numbers of steps
 
 
 @dataclass(frozen=True)
 class Runs:
-    """A grid of runs: algorithms × tasks × values; a list holds several values."""
+    """A grid of runs: algorithms × tasks × values, where a list holds several values of a setting."""
 
     algorithms: str | tuple[str, ...]
-    tasks: str | tuple[str, ...]  # the name of a list of `smrl list --tasks`, or ids
+    tasks: str | tuple[str, ...]  # the name of a task list (`smrl list --tasks`), or ids
     values: dict[str, Any] = field(default_factory=dict)
     preset: str = "paper"
 
     def ids(self) -> tuple[str, ...]:
-        """The tasks."""
-        return tasks.find(self.tasks).tasks if isinstance(self.tasks, str) else self.tasks
+        """Return the ids of the tasks."""
+        return LISTS[self.tasks].tasks if isinstance(self.tasks, str) else self.tasks
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Study:
     runs: tuple[Runs, ...]
     seeds: int = 6
     layout: Layout = "curves"
-    at: tuple[int, ...] = ()  # steps of a table of returns
-    ours: str = ""  # what the paper does not say, and we chose
+    at: tuple[int, ...] = ()  # the steps of a table of returns
+    ours: str = ""  # what the paper leaves open and we chose
 
 
 ANT, CHEETAH, WALKER = ("Ant-v4",), ("HalfCheetah-v4",), ("Walker2d-v4",)
@@ -173,9 +173,9 @@ STUDIES = {
     ),
     "priming": Study(
         "text",
-        "100,000 updates on the first batch, then none but one per step",
+        "100,000 updates on the first batch, then one per step",
         (Runs("sac", ("dmc/quadruped-run",), {"reuse": [1, "100000:5001,1"], "steps": 500_000}),),
-        ours="the whole study: the paper only mentions that so large a reuse overfits",
+        ours="the whole study: the paper only mentions that such a large reuse overfits",
     ),
 }
 
@@ -183,7 +183,7 @@ STUDIES = {
 def runs(
     study: Study, scale: float = 1.0, seeds: int | None = None, patterns: Sequence[str] = ()
 ) -> list[Settings[Any]]:
-    """The runs of a study: of the tasks that match a pattern, or of all, at a share of the paper's steps."""
+    """Return the runs of a study at a fraction of the paper's steps, on the tasks that match a pattern or on all."""
     known = list(dict.fromkeys(env for grid in study.runs for env in grid.ids()))
     for pattern in patterns:
         require(
@@ -202,16 +202,19 @@ def runs(
 
 
 def scaled(settings: Settings[Any], scale: float) -> Settings[Any]:
-    """A run with everything that counts steps at a share of it, and fewer evaluations; the same at a scale of 1."""
+    """Return a run with a fraction of its steps and of everything else in steps, and with 20 evaluations.
+
+    At a scale of 1 it is the same run.
+    """
     if scale == 1:
         return settings
 
-    def share(steps: int) -> int:
+    def scaled_steps(steps: int) -> int:
         return max(1, round(steps * scale / settings.action_repeat)) * settings.action_repeat
 
     eval_every = math.ceil(settings.steps * scale / EVALUATIONS / settings.action_repeat) * settings.action_repeat
     steps = EVALUATIONS * eval_every
-    warmup = min(share(settings.warmup), steps - 1)
+    warmup = min(scaled_steps(settings.warmup), steps - 1)
     hyper = settings.hyper
     counted = {name: max(1, round(getattr(hyper, name) * scale)) for name in IN_STEPS if hasattr(hyper, name)}
     return dataclasses.replace(
@@ -220,14 +223,14 @@ def scaled(settings: Settings[Any], scale: float) -> Settings[Any]:
         warmup=warmup,
         eval_every=eval_every,
         bias_every=None if settings.bias_every is None else eval_every,
-        reset_every=None if settings.reset_every is None else share(settings.reset_every),
+        reset_every=None if settings.reset_every is None else scaled_steps(settings.reset_every),
         reuse=_scaled_rule(settings, scale, warmup),
         hyper=dataclasses.replace(hyper, **counted),
     )
 
 
 def _scaled_rule(settings: Settings[Any], scale: float, warmup: int) -> int | str:
-    """A schedule whose steps after the warm-up are a share of those that they were."""
+    """Scale the steps of a schedule after the warm-up."""
     rule = rule_of(settings.reuse)
     if not isinstance(rule, Schedule):
         return settings.reuse

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from smrl.errors import SmrlError
-from smrl.report.statistics import (
+from smrl.statistics import (
     area_under_curve,
     bootstrap_interval,
     iqm,
@@ -33,13 +33,13 @@ def test_mean_and_sample_deviation() -> None:
     assert math.isnan(mean_sd([2.0])[1])
 
 
-def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end() -> None:
+def test_iqm_drops_a_quarter_at_either_end() -> None:
     assert iqm([[5.0]]) == 5
     assert iqm([[1.0], [2.0], [9.0]]) == 4  # a quarter of three runs is none
     assert iqm([[8.0, 1.0], [3.0, 2.0], [100.0, 4.0], [-50.0, 6.0]]) == (2 + 3 + 4 + 6) / 4
 
 
-def test_point_estimates_are_those_of_rliable() -> None:
+def test_point_estimates_equal_those_of_rliable() -> None:
     np.testing.assert_allclose([iqm(OURS), iqm(THEIRS)], [0.55, 0.3])
     np.testing.assert_allclose([optimality_gap(OURS), optimality_gap(THEIRS)], [0.45333333333, 0.6625])
     np.testing.assert_allclose(probability_of_improvement(OURS, THEIRS), 0.78333333333)
@@ -57,7 +57,7 @@ def test_point_estimates_are_those_of_rliable() -> None:
         (bootstrap_interval(probability_of_improvement, OURS, THEIRS, resamples=20_000), 0.625, 0.925),
     ],
 )
-def test_intervals_are_those_of_rliable(found: tuple[np.ndarray, ...], low: float, high: float) -> None:
+def test_intervals_equal_those_of_rliable(found: tuple[np.ndarray, ...], low: float, high: float) -> None:
     np.testing.assert_allclose(found[1:], [low, high], atol=STEP)
 
 
@@ -73,7 +73,7 @@ def test_intervals_against_rliable_itself() -> None:
         np.testing.assert_allclose(found[1:], interval[""][:, 0], atol=STEP)
 
 
-def test_the_bootstrap_is_over_seeds_and_within_tasks() -> None:
+def test_bootstrap_resamples_seeds_within_tasks() -> None:
     """Tasks that differ by a thousand and seeds that are alike have no spread at all."""
     alike = np.array([[0.0, 1000.0]] * 4)
     np.testing.assert_allclose(bootstrap_interval(iqm, alike), [500, 500, 500])
@@ -81,7 +81,7 @@ def test_the_bootstrap_is_over_seeds_and_within_tasks() -> None:
     np.testing.assert_array_equal(found, [0.5, 0, 1])  # the mean of two draws is 0, ½ or 1 with probability ¼, ½, ¼
 
 
-def test_the_interval_has_the_level_asked_for_and_repeats() -> None:
+def test_interval_has_its_level_and_is_deterministic() -> None:
     scores = np.random.default_rng(1).normal(size=(200, 1))
     found = bootstrap_interval(lambda drawn: drawn.mean(axis=(-2, -1)), scores, level=0.9)
     error = scores.std(ddof=1) / 200**0.5
@@ -91,7 +91,7 @@ def test_the_interval_has_the_level_asked_for_and_repeats() -> None:
     assert found != bootstrap_interval(lambda drawn: drawn.mean(axis=(-2, -1)), scores, level=0.9, seed=1)
 
 
-def test_one_seed_has_no_interval() -> None:
+def test_single_seed_has_no_interval() -> None:
     value, low, high = bootstrap_interval(iqm, [[1.0, 3.0]])
     assert value == 2
     assert np.isnan([low, high]).all()
@@ -104,21 +104,21 @@ def test_scores_must_be_a_table(scores: list[float]) -> None:
         bootstrap_interval(iqm, scores)
 
 
-def test_a_profile_has_an_interval_at_every_threshold() -> None:
+def test_profile_has_an_interval_at_every_threshold() -> None:
     found = bootstrap_interval(lambda drawn: performance_profile(drawn, [0.0, 0.5, 1.0]), OURS)
     assert found.low.shape == (3,)
     assert (found.low <= found.value).all()
     assert (found.value <= found.high).all()
 
 
-def test_probability_of_improvement_counts_ties_half_and_tasks_alike() -> None:
+def test_probability_of_improvement_with_ties_and_several_tasks() -> None:
     assert probability_of_improvement([[1.0]], [[1.0]]) == 0.5
     assert (
         probability_of_improvement([[2.0, 0.0]], [[1.0, 1.0], [0.0, 1.0]]) == 0.5
     )  # 1 on the one task, 0 on the other
 
 
-def test_steps_to_a_score_by_seed_and_on_the_mean_curve() -> None:
+def test_steps_to() -> None:
     steps, returns = [10, 20, 30], np.array([[0.0, 4.0, 0.0], [0.0, 0.0, 4.0], [1.0, 1.0, 1.0]])
     np.testing.assert_array_equal(steps_to(4, steps, returns), [20, 30, np.nan])
     assert np.isnan(steps_to(4, steps, returns.mean(axis=0)))  # though two seeds of three arrive
@@ -126,7 +126,7 @@ def test_steps_to_a_score_by_seed_and_on_the_mean_curve() -> None:
     assert np.isnan(steps_to(math.nan, steps, returns[0]))
 
 
-def test_the_return_at_a_step() -> None:
+def test_return_at() -> None:
     steps, returns = [10, 20, 40], np.array([[0.0, 1.0, 5.0], [2.0, 2.0, 2.0]])
     for step, first in {10: 0.0, 15: 0.5, 20: 1.0, 25: 2.0, 40: 5.0}.items():
         np.testing.assert_allclose(return_at(step, steps, returns), [first, 2])
@@ -134,5 +134,5 @@ def test_the_return_at_a_step() -> None:
     assert np.isnan(return_at(41, steps, returns)).all()
 
 
-def test_the_area_under_a_curve() -> None:
+def test_area_under_curve() -> None:
     np.testing.assert_allclose(area_under_curve([0, 10, 30], [[0.0, 2.0, 2.0], [3.0, 3.0, 3.0]]), [50 / 30, 3])

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smrl.errors import SmrlError
-from smrl.paper.theory import deep, limits, statements
-from smrl.paper.theory.finite import FiniteMDP, Sample, effective_rate, q_smr_step, random_mdp, value_iteration
+from smrl.paper.theory import limits, one_update
+from smrl.paper.theory.mdp import FiniteMDP, Sample, effective_rate, q_smr_step, random_mdp, value_iteration
 
 seeds = st.integers(0, 2**32 - 1)
 rates = st.floats(0, 1)
@@ -35,7 +35,7 @@ def test_loop_is_weighted_sum(
     _, table, _ = draw(seed, sizes, gamma)
     sample = Sample(0, 0, 0.5, 0 if same else 1)
     looped = q_smr_step(table, sample, rate, gamma, times)
-    assert looped[0, 0] == pytest.approx(statements.unrolled(table, sample, rate, gamma, times), abs=1e-10)
+    assert looped[0, 0] == pytest.approx(one_update.unrolled(table, sample, rate, gamma, times), abs=1e-10)
     looped[0, 0] = table[0, 0]
     np.testing.assert_array_equal(looped, table)  # nothing else is touched
 
@@ -60,7 +60,7 @@ def test_leaving_a_state_is_one_larger_update(
 ) -> None:
     _, table, _ = draw(seed, sizes, gamma)
     looped = q_smr_step(table, Sample(0, 0, 0.5, 1), rate, gamma, times)
-    once = statements.enlarged_step(table, Sample(0, 0, 0.5, 1), rate, gamma, times)
+    once = one_update.enlarged_step(table, Sample(0, 0, 0.5, 1), rate, gamma, times)
     np.testing.assert_allclose(looped, once, atol=1e-10)
 
 
@@ -124,7 +124,7 @@ def test_squared_loss_agrees_with_the_enlarged_rate_only_where_sgd_diverges(rate
 
 def test_squared_loss_agrees_at_one_divergent_rate() -> None:
     assert (1 - 2 * 1.5) ** 3 == 1 - 2 * 1.5 * 3 == -8
-    assert "y -8(θ₀ - y), one step of rate Mα gives y -8(θ₀ - y)" in deep.never_equal().measured
+    assert "y -8(θ₀ - y), one step of rate Mα gives y -8(θ₀ - y)" in one_update.never_equal().measured
 
 
 def test_squared_loss_of_a_root_agrees_at_every_rate() -> None:

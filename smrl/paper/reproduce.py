@@ -1,0 +1,229 @@
+"""Run a study of the paper, estimate how long it takes, and show it in the paper's layout."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from smrl import machine, runtime
+from smrl.algorithms import registry
+from smrl.envs.make import make
+from smrl.paper.studies import STUDIES, Study, runs
+from smrl.paper.study_results import bias_figure, study_tables
+from smrl.report.figures import learning_curves
+from smrl.report.report import make_report
+from smrl.report.text import UNKNOWN, TextTable, as_markdown, as_terminal, plain_table
+from smrl.runs.atomic import writing
+from smrl.runs.identity import algorithm_words, canonical, flat, words
+from smrl.runs.paths import RunDirectory
+from smrl.settings import RunOptions, Settings
+from smrl.smr import loop
+from smrl.smr.rules import Schedule, rule_of
+from smrl.studies.launch import Outcome, done_steps, run_all
+from smrl.studies.presets import resolve
+from smrl.training.clock import Clock
+from smrl.validation import Count, PositiveShare, validate
+
+WITHOUT_STUDY = {  # name → place in the paper, title
+    "q-smr": ("Fig. 3", "Q-learning and Q-SMR in tables"),
+    "batch-fit": ("Fig. 2", "TD error on a batch, and on held-out data, after M updates"),
+    "theory": ("theorems", "the paper's statements, checked numerically"),
+    "hyperparameters": ("Tab. 4 and others", "hyperparameters of all algorithms"),
+}
+EXAMPLES = {  # algorithms and the tasks whose settings represent them
+    **dict.fromkeys(("ddpg", "td3", "sac", "darc", "tqc", "redq"), "Hopper-v4"),
+    **dict.fromkeys(("sac_pixels", "drqv2"), "dmc-pixels/cartpole-swingup"),
+    "dqn": "PongNoFrameskip-v4",
+}
+RETRIES = 3
+TIMED_STEPS, TIMED_UPDATES = 100, 3
+EPISODE = 1_000  # environment steps of an evaluation episode in the paper's tasks
+SAME_SPEED = (
+    "env",
+    "seed",
+    "reuse",
+    "steps",
+    "warmup",
+    "eval_every",
+    "eval_episodes",
+)  # hardly change an update's time
+
+
+@dataclass(frozen=True)
+class Options:
+    """Run a figure or a table of the paper; show its numbers beside ours.
+
+    The same command resumes where it was stopped; finished runs are skipped.
+
+    q-smr, theory and batch-fit have their own flags: smrl reproduce NAME --help.
+    """
+
+    list: bool = False
+    """Show everything that can be reproduced, and how many of its runs are finished."""
+    scale: PositiveShare = 1.0
+    """Fraction of the paper's steps to train for; everything counted in steps shrinks alike, with 20 evaluations."""
+    seeds: Count | None = None
+    """Runs of each combination, with the seeds 0, 1, 2, …; by default the paper's."""
+    tasks: tuple[str, ...] = ()
+    """Tasks of the study to run, by default all; * stands for any characters, as in dmc/*."""
+    yes: bool = False
+    """Start without asking; nothing is asked without a terminal either."""
+    runs: Path = Path("runs")
+    """Folder of all runs; its subfolder reproduced gets the picture and the table."""
+    quiet: bool = False
+    """Print results and errors only."""
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+
+def run_study(name: str, options: Options, out: Console) -> Outcome | None:
+    """Announce a study, run what is missing of it and show its results; return None if the user declines."""
+    study = STUDIES[name]
+    several = runs(study, options.scale, options.seeds, options.tasks)
+    due = [one for one in several if _done(one, options.runs) < one.steps]
+    out.print(Text(f"{study.shows}: {study.title}", "bold"))
+    if study.ours:
+        out.print(f"The paper leaves open, and we chose: {study.ours}.", markup=False)
+    if due:
+        runtime.start(1)
+        with out.status("measuring"):
+            hours = core_hours(due)
+        cores = machine.cores()
+        out.print(
+            f"{len(several)} runs, {len(several) - len(due)} of them finished already; the others take about "
+            f"{hours:,.1f} core-hours on this machine, so {hours / min(cores, len(due)):,.1f} hours on its {cores} "
+            "cores.",
+            markup=False,
+        )
+        if not (options.yes or _agreed()):
+            return None
+    outcome = run_all(several, RunOptions(runs=options.runs, quiet=options.quiet, threads=1), RETRIES)
+    if outcome.records:
+        _show(name, study, options, outcome, out)
+    return outcome
+
+
+def overview(options: Options) -> Table:
+    """Make the table of everything that can be reproduced, with the number of finished runs."""
+    table = plain_table()
+    for column in ("name", "in the paper", "shows", "runs finished", "ours"):
+        table.add_column(column, overflow="fold")
+    for name, (place, title) in WITHOUT_STUDY.items():
+        table.add_row(name, place, title, UNKNOWN, "")
+    for name, study in STUDIES.items():
+        several = runs(study, options.scale, options.seeds)
+        finished = sum(_done(one, options.runs) >= one.steps for one in several)
+        table.add_row(name, study.shows, study.title, f"{finished} of {len(several)}", study.ours)
+    return table
+
+
+def hyperparameters() -> TextTable:
+    """Make the table of the settings of all algorithms."""
+    values = {name: flat(resolve(name, env).to_json()) for name, env in EXAMPLES.items()}
+    hidden = {"algorithm", "env", "seed"}
+    rows = [name for name in dict.fromkeys(key for known in values.values() for key in known) if name not in hidden]
+    cells = tuple(
+        (name, *(words(known[name]) if name in known else UNKNOWN for known in values.values())) for name in rows
+    )
+    columns = ("setting", *map(algorithm_words, values))
+    tasks = ", ".join(dict.fromkeys(EXAMPLES.values()))
+    note = f"Those of the preset paper on {tasks}; smrl list --presets shows what other tasks change."
+    return TextTable("Hyperparameters", columns, cells, note, columns)
+
+
+def _show(name: str, study: Study, options: Options, outcome: Outcome, out: Console) -> None:
+    folder = options.runs / "reproduced"
+    rows = make_report([record.path for record in outcome.records]).rows
+    tables = study_tables(study, rows, options.scale)
+    stem = name if options.scale == 1 else f"{name}-scale{options.scale:g}"
+    picture, markdown = folder / f"{stem}.png", folder / f"{stem}.md"
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if study.layout == "bias":
+            bias_figure(rows, picture)
+        else:
+            learning_curves(outcome.records, picture)
+        markdown.write_text(as_markdown(tables), encoding="utf-8")
+    for table in tables:
+        out.print(as_terminal(table))
+    out.print(f"picture: {picture}\ntable: {markdown}", markup=False)
+
+
+def _done(settings: Settings[Any], runs: Path) -> int:
+    return done_steps(RunDirectory.of(settings, runs)) or 0
+
+
+def _agreed() -> bool:
+    """Ask the user whether to start; without a terminal there is nobody to ask."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return True
+    return input("Start? [y/N] ").strip().lower() in ("y", "yes")
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds of one agent step in the environment, and of all updates of a learning step at reuse 1."""
+
+    agent_step: float
+    learning_step: float
+    learn_every: int
+
+
+def core_hours(several: Iterable[Settings[Any]]) -> float:
+    """Estimate the hours of all runs with one thread each, timing each algorithm and size on its first task."""
+    speeds: dict[str, Speed] = {}
+    total = 0.0
+    for settings in several:
+        kind = canonical({name: value for name, value in settings.to_json().items() if name not in SAME_SPEED})
+        if kind not in speeds:
+            speeds[kind] = measure_speed(settings)
+        total += run_seconds(settings, speeds[kind])
+    return total / 3600
+
+
+def run_seconds(settings: Settings[Any], speed: Speed) -> float:
+    """Estimate the seconds of a run: acting, learning and evaluating."""
+    repeat = settings.action_repeat
+    learned = Clock(settings.envs, repeat, settings.warmup, speed.learn_every).learned_at(settings.steps)
+    rule = rule_of(settings.reuse)
+    # A custom rule is unknown before it has run: it counts as 1.
+    times = rule.times((), np.asarray(learned)) if isinstance(rule, Schedule) else 1
+    updates = float(np.broadcast_to(times, len(learned)).sum())
+    played = settings.steps + settings.steps // settings.eval_every * settings.eval_episodes * EPISODE
+    return played / repeat * speed.agent_step + updates * speed.learning_step
+
+
+def measure_speed(settings: Settings[Any]) -> Speed:
+    """Time some random actions and some compiled updates on a batch of zeros."""
+    with contextlib.closing(make(settings.env, **settings.env_options)) as env:
+        spec = env.spec
+        actions = spec.action.random(np.random.default_rng(0), TIMED_STEPS)
+        env.reset(0)
+        begun = time.perf_counter()
+        for action in actions:
+            env.step(action)
+            if env.over:
+                env.reset(0)
+        agent_step = (time.perf_counter() - begun) / TIMED_STEPS
+    algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
+    rule, key = Schedule((1,)), jax.random.key(0)
+    learn = loop.learner(algorithm, rule, settings.fresh_batches)
+    rounds = algorithm.rounds * settings.fresh_batches
+    example = spec.example(settings.batch_size)
+    batches = type(example)(*(np.broadcast_to(part, (rounds, *part.shape)) for part in example))
+    learned = jax.jit(lambda key: loop.start(algorithm, rule, key))(key)  # compiled, so that no two parts share memory
+    learned, _ = jax.block_until_ready(learn(learned, batches, 1, 1, key))
+    begun = time.perf_counter()
+    for step in range(2, 2 + TIMED_UPDATES):
+        learned, _ = jax.block_until_ready(learn(learned, batches, step, step, key))
+    return Speed(agent_step, (time.perf_counter() - begun) / TIMED_UPDATES, algorithm.learn_every)

@@ -1,0 +1,261 @@
+"""The numbers of a report: learning curves over seeds, one result per curve, and scores over all tasks."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smrl.runs.identity import canonical, label, varying
+from smrl.runs.records import Record
+from smrl.statistics import (
+    Interval,
+    area_under_curve,
+    bootstrap_interval,
+    iqm,
+    mean_sd,
+    optimality_gap,
+    performance_profile,
+    probability_of_improvement,
+    return_at,
+    steps_to,
+)
+
+Floats = NDArray[np.float64]
+Hours = Mapping[Path, Floats]  # a run's folder → hours of training at each of its evaluations
+PROFILE_POINTS = 41
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Runs that differ only in seed and steps, at the steps that all of them evaluated."""
+
+    settings: dict[str, Any]  # of the first run
+    records: tuple[Record, ...]
+    steps: NDArray[np.int64]
+    mean: Floats
+    sd: Floats  # sample standard deviation (n − 1); NaN for one run
+
+    @property
+    def env(self) -> str:
+        """Id of the environment."""
+        return self.records[0].env
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How soon runs reached a return."""
+
+    steps: float | None  # mean over the runs that reached it; None if none did
+    reached: int
+    runs: int
+
+    def __str__(self) -> str:
+        steps = "never" if self.steps is None else f"{self.steps:,.0f}"
+        return f"{steps} ({self.reached} of {self.runs})"
+
+
+@dataclass(frozen=True, eq=False)
+class ResultRow:
+    """The results of one curve; NaN where a number is unknown or a return was never reached."""
+
+    curve: Curve
+    name: str
+    step: int  # the last step that all runs evaluated; 0 where they have none in common
+    budget: int
+    returns: Floats  # of each run at that step
+    mean: float
+    sd: float
+    iqm: float
+    iqm_low: float  # 95 % stratified bootstrap interval over seeds
+    iqm_high: float
+    best: float  # mean over runs of their best evaluation
+    area: float  # mean over runs of the mean return up to that step
+    hours: float  # of training up to that step, mean over runs
+    target: float  # a return
+    reached: Reached  # by each run on its own
+    steps_to: float  # on the mean curve
+    hours_to: float
+    speed_up: float  # steps to the target with reuse 1 and otherwise the same settings ÷ those of this row
+    speed_up_hours: float  # the same in hours
+
+    @property
+    def progress(self) -> str:
+        """The last common step and, if the runs are unfinished, their budget."""
+        return f"{self.step:,}" if self.step >= self.budget else f"{self.step:,} of {self.budget:,}"
+
+
+class _Arrival(NamedTuple):
+    """A target, and the steps and hours after which the mean curve reaches it."""
+
+    target: float = np.nan
+    steps: float = np.nan
+    hours: float = np.nan
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate:
+    """The results of one setting over all tasks that have scores."""
+
+    name: str
+    scores: Floats  # (seeds, tasks)
+    iqm: Interval
+    gap: Interval  # to a score of 1
+    improvement: Interval  # probability of beating a run of the first aggregate; NaN for the first itself
+    thresholds: Floats
+    profile: Interval
+
+
+def curves(records: Sequence[Record]) -> list[Curve]:
+    """Group runs into curves, ordered by environment, algorithm, reuse and the other settings that vary."""
+    groups: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda record: (record.seed, record.path)):
+        groups.setdefault(record.identity, []).append(record)
+    names = ("env", "algorithm", "reuse", *varying([record.settings for record in records]))
+    found = [_curve(tuple(group)) for group in groups.values()]
+    return sorted(found, key=lambda curve: [_rank(curve.settings.get(name)) for name in names])
+
+
+def curve_names(curves: Sequence[Curve]) -> list[str]:
+    """Name each curve by its algorithm, its reuse and the settings that vary among all curves."""
+    shown = varying([curve.settings for curve in curves])
+    return [label(curve.settings, shown) for curve in curves]
+
+
+def mean_steps_to(records: Sequence[Record], score: float) -> Reached:
+    """Return how soon and how many of these runs reached the score."""
+    steps = np.array([steps_to(score, record.steps, record.returns) for record in records])
+    reached = steps[~np.isnan(steps)]
+    return Reached(float(reached.mean()) if reached.size else None, reached.size, len(records))
+
+
+def mean_hours(curve: Curve, hours: Hours) -> Floats:
+    """Return the hours at a curve's steps, averaged over its runs; NaN where a run did not record them."""
+    of_runs = [
+        hours.get(record.path, np.full(record.steps.shape, np.nan))[np.isin(record.steps, curve.steps)]
+        for record in curve.records
+    ]
+    return np.mean(of_runs, axis=0)
+
+
+def summarise(
+    curves: Sequence[Curve], target: Callable[[str], float] = lambda env: np.nan, hours: Hours | None = None
+) -> list[ResultRow]:
+    """Compute one row per curve; ``target`` gives the return to reach in an environment, or NaN."""
+    hours_of_curves = [mean_hours(curve, hours or {}) for curve in curves]
+    arrivals = [_arrival(curve, target(curve.env), axis) for curve, axis in zip(curves, hours_of_curves, strict=True)]
+    baselines = {
+        _without_reuse(curve): arrival
+        for curve, arrival in zip(curves, arrivals, strict=True)
+        if curve.records[0].reuse == "1"
+    }
+    return [
+        _row(curve, name, arrival, baselines.get(_without_reuse(curve), _Arrival()), axis)
+        for curve, name, arrival, axis in zip(curves, curve_names(curves), arrivals, hours_of_curves, strict=True)
+    ]
+
+
+def aggregates(rows: Sequence[ResultRow], units: Mapping[str, float]) -> list[Aggregate]:
+    """Compute one aggregate per setting that has runs on all tasks of ``units``; none for fewer than two tasks.
+
+    A score is a return divided by the unit of its task. All settings are compared at the last step that all of them
+    reached on a task, with the same number of seeds on every task.
+    """
+    by_name: dict[str, dict[str, ResultRow]] = {}
+    for row in rows:
+        if row.step and row.curve.env in units:
+            by_name.setdefault(row.name, {})[row.curve.env] = row
+    complete = {name: by_env for name, by_env in by_name.items() if len(by_env) == len(units)}
+    if len(units) < 2 or not complete:
+        return []
+    steps = {env: min(by_env[env].step for by_env in complete.values()) for env in units}
+    scores = {name: _scores([by_env[env] for env in units], steps, units) for name, by_env in complete.items()}
+    top = max(1.0, *(float(values.max()) for values in scores.values()))
+    thresholds = np.linspace(0.0, top, PROFILE_POINTS)
+    first = next(iter(scores.values()))
+    return [_aggregate(name, values, first, thresholds) for name, values in scores.items()]
+
+
+def _curve(records: tuple[Record, ...]) -> Curve:
+    steps = reduce(np.intersect1d, [record.steps for record in records])
+    values = np.stack([record.returns[np.isin(record.steps, steps)] for record in records])
+    return Curve(records[0].settings, records, steps, *mean_sd(values))
+
+
+def _rank(value: Any) -> tuple[Any, ...]:
+    """Return a setting's sort key: None, numbers, lists, texts; digits within a text compare as numbers."""
+    if value is None:
+        return (0,)
+    if isinstance(value, int | float):
+        return 1, value
+    if isinstance(value, list):
+        return 2, [_rank(item) for item in value]
+    return 3, [(0, int(part)) if part.isdecimal() else (1, part) for part in re.findall(r"\d+|\D+", str(value))]
+
+
+def _arrival(curve: Curve, target: float, hours: Floats) -> _Arrival:
+    if not curve.steps.size:
+        return _Arrival(target)
+    return _Arrival(target, *(float(steps_to(target, axis, curve.mean)) for axis in (curve.steps, hours)))
+
+
+def _without_reuse(curve: Curve) -> str:
+    return canonical({**curve.settings, "reuse": ""})
+
+
+def _row(curve: Curve, name: str, arrival: _Arrival, baseline: _Arrival, hours: Floats) -> ResultRow:
+    values = np.array([record.returns[np.isin(record.steps, curve.steps)] for record in curve.records])
+    has_steps = curve.steps.size > 0
+    final = values[:, -1] if has_steps else np.full(len(values), np.nan)
+    mean, sd = mean_sd(final)
+    middle = bootstrap_interval(iqm, final[:, None])
+    return ResultRow(
+        curve=curve,
+        name=name,
+        step=int(curve.steps[-1]) if has_steps else 0,
+        budget=max(record.budget for record in curve.records),
+        returns=final,
+        mean=float(mean),
+        sd=float(sd),
+        iqm=float(middle.value),
+        iqm_low=float(middle.low),
+        iqm_high=float(middle.high),
+        best=float(np.mean([record.returns.max() for record in curve.records])),
+        area=float(np.mean(area_under_curve(curve.steps, values))) if has_steps else np.nan,
+        hours=float(hours[-1]) if has_steps else np.nan,
+        target=arrival.target,
+        reached=mean_steps_to(curve.records, arrival.target),
+        steps_to=arrival.steps,
+        hours_to=arrival.hours,
+        speed_up=baseline.steps / arrival.steps if arrival.steps else np.nan,
+        speed_up_hours=baseline.hours / arrival.hours if arrival.hours else np.nan,
+    )
+
+
+def _scores(rows: Sequence[ResultRow], steps: Mapping[str, int], units: Mapping[str, float]) -> Floats:
+    seeds = min(len(row.curve.records) for row in rows)
+    columns = []
+    for row in rows:
+        env = row.curve.env
+        returns = [float(return_at(steps[env], one.steps, one.returns)) for one in row.curve.records[:seeds]]
+        columns.append(np.array(returns) / units[env])
+    return np.stack(columns, axis=1)
+
+
+def _aggregate(name: str, scores: Floats, first: Floats, thresholds: Floats) -> Aggregate:
+    unknown = np.array(np.nan)
+    return Aggregate(
+        name=name,
+        scores=scores,
+        iqm=bootstrap_interval(iqm, scores),
+        gap=bootstrap_interval(optimality_gap, scores),
+        improvement=Interval(unknown, unknown, unknown)
+        if scores is first
+        else bootstrap_interval(probability_of_improvement, scores, first),
+        thresholds=thresholds,
+        profile=bootstrap_interval(lambda drawn: performance_profile(drawn, thresholds), scores),
+    )

@@ -66,7 +66,7 @@ def test_a_registered_preset_is_used() -> None:
     smrl.register("mine", smrl.Preset("mine", (smrl.Row("sac", {"tau": 0.5}),)))
     try:
         assert presets.resolve("sac", "Pendulum-v1", "mine").hyper.tau == 0.5
-        with pytest.raises(SmrlError, match="says nothing of td3"):
+        with pytest.raises(SmrlError, match="is not for td3"):
             presets.resolve("td3", "Pendulum-v1", "mine")
     finally:
         del presets.PRESETS["mine"]

@@ -36,7 +36,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "a flag for a command": (("--reuse", "10"), "there is no command '--reuse'"),
     "no algorithm": (("train",), "begin with an algorithm: smrl train ALGORITHM ENVIRONMENT .*; it may be ddpg"),
     "flags in place of an algorithm": (("train", "--steps", "9"), "ALGORITHM"),
-    "no algorithm to compare": (("compare", "--reuse", "1"), "ALGORITHM"),
+    "no algorithm to compare": (("compare", "--reuse", "1"), "begin with .*such as smrl compare sac td3 Hopper-v4"),
     "no such algorithm": (("train", "sca", "Pendulum-v1"), "did you mean sac?"),
     "no such algorithm to compare": (("compare", "td3", "sca", "Pendulum-v1"), "did you mean sac?"),
     "no such environment": (("train", "sac", "Pendulun-v1"), "did you mean Pendulum-v1?"),

@@ -79,7 +79,7 @@ def parse_number(text: str) -> float:
     return int(number) if number.is_integer() and "." not in text else number
 
 
-def field_docs(kind: type[Any]) -> dict[str, str]:
+def documentation(kind: type[Any]) -> dict[str, str]:
     """Return the docstrings under the fields of a dataclass by name, those of its base classes included."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):

@@ -17,7 +17,7 @@ from smrl.errors import SmrlError, require
 from smrl.runs.identity import flat
 from smrl.settings import Settings
 from smrl.studies.presets import resolve
-from smrl.validation import convert, field_docs, parse_number
+from smrl.validation import convert, documentation, parse_number
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -85,7 +85,7 @@ def add_flags(
     group = parser.add_argument_group(title) if title else parser
     found: dict[str, list[tuple[str, Any, Any, str]]] = {}
     for owner, kind in kinds.items():
-        hints, docs = get_type_hints(kind, include_extras=True), field_docs(kind)
+        hints, docs = get_type_hints(kind, include_extras=True), documentation(kind)
         for item in fields(kind):
             default = item.default if item.default_factory is MISSING else None
             found.setdefault(item.name, []).append((owner, hints[item.name], default, docs.get(item.name, "")))

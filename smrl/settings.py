@@ -3,9 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar
-
-import tyro
+from typing import Any, Generic, Literal, TypeVar
 
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
@@ -24,7 +22,7 @@ class Settings(Generic[Hyper]):
     """Name of the algorithm, or module:function for a custom one."""
     env: str
     """Gymnasium id, module:id for one that a module registers, or module:function for a function that makes it."""
-    reuse: Annotated[int | str, tyro.conf.arg(metavar="M")] = "10"
+    reuse: int | str = "10"
     """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), or module:rule."""
     seed: Seed = 0
     """Seed of all random numbers of the run."""
@@ -36,7 +34,7 @@ class Settings(Generic[Hyper]):
     """Actions during the warm-up: uniformly random, or those of the untrained policy."""
     batch_size: Count = 256
     """Transitions per batch."""
-    fresh_batches: Annotated[Count, tyro.conf.arg(aliases=("--utd",))] = 1
+    fresh_batches: Count = 1
     """Batches drawn from the replay memory per step (the update-to-data ratio G); each is updated on M times."""
     gamma: Share = 0.99
     """Discount factor."""
@@ -139,7 +137,7 @@ class RunOptions:
     runs: Path = Path("runs")
     """Folder of all runs."""
     threads: Count | None = None
-    """Threads to compute with; by default one per core. A continued run keeps the number that it was started with."""
+    """CPU threads of each run; by default one per core for a single run. A resumed run keeps its number."""
     quiet: bool = False
     """Print nothing but errors."""
     checkpoint_seconds: NonNegative = 30.0

@@ -67,8 +67,20 @@ def describe(hint: Any) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
+def parse_number(text: str) -> float:
+    """Return a number from text: 1e6 is a whole number, as counts of steps are, but 1.0 is not.
+
+    >>> parse_number("1e6"), parse_number("1.0")
+    (1000000, 1.0)
+    """
+    with contextlib.suppress(ValueError):
+        return int(text)
+    number = float(text)
+    return int(number) if number.is_integer() and "." not in text else number
+
+
 def documentation(kind: type[Any]) -> dict[str, str]:
-    """Return the docstrings under the fields of a dataclass and its base classes by field name."""
+    """Return the docstrings under the fields of a dataclass by name, those of its base classes included."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         try:

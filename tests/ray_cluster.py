@@ -27,7 +27,7 @@ def descendants(parent: int) -> list[int]:
 def is_worker(pid: int) -> bool:
     """Whether a process is one in which Ray carries out a task."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_text().startswith("ray::run_task")
+        return Path(f"/proc/{pid}/cmdline").read_text().startswith("ray::train_on_node")
     return False
 
 

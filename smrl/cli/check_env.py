@@ -1,28 +1,30 @@
-"""`smrl check-env ENVIRONMENT`: is an environment fit for training?"""
+"""`smrl check-env ENVIRONMENT`: check an environment for common problems."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
-import tyro
 from rich.markup import escape
 
-from smrl.cli.parsing import out, parse
+from smrl.cli.common import out
+from smrl.cli.flags import parse
 from smrl.envs.check import check
 from smrl.errors import require
 
 
 @dataclass(frozen=True)
 class CheckEnv:
-    """Tell whether an environment is fit for training, and what is wrong with it."""
+    """Check an environment for common problems.
 
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENVIRONMENT")]
-    """Gymnasium id, module:id for one that a module registers, or module:function for a function that makes it."""
+    The exit code is 2 if it is not fit for training.
+    """
+
+    env: str
+    """Gymnasium id; module:id for one that a module registers, module:function for a function that makes it."""
 
 
 def run(words: Sequence[str]) -> None:
-    """Parse, check, print what was found; errors make the exit code 2."""
-    command: CheckEnv = parse(words, "check-env", CheckEnv)
+    """Print the findings; raise an error if the environment cannot be used for training."""
+    command = parse(words, "check-env ENVIRONMENT", CheckEnv)
     findings = check(command.env)
     for finding in findings:
         out.print(f"[bold]{finding.level}[/]: {escape(finding.what)}. {escape(finding.meaning)}")

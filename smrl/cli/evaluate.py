@@ -1,39 +1,38 @@
-"""`smrl evaluate RUN`: the return of a trained policy."""
+"""`smrl evaluate RUN`: measure the return of a trained policy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from smrl import plugins, runtime
-from smrl.cli.parsing import out, parse
+from smrl.cli.common import out
+from smrl.cli.flags import parse
 from smrl.runs.identity import title
 from smrl.statistics import sample_sd
 from smrl.training.evaluator import evaluate
 from smrl.training.run import load
+from smrl.validation import Count
 
 
 @dataclass(frozen=True)
 class Evaluate:
     """Measure a run's greedy policy: mean return ± sample standard deviation (n − 1)."""
 
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    run: Path
     """Folder of the run, such as runs/Hopper-v4/sac-reuse10/seed0."""
-    episodes: int = 10
+    episodes: Count = 10
     """Episodes to play; the first are those of the run's evaluations."""
     best: bool = False
-    """Take the policy of the run's best evaluation in place of the newest one."""
-    env: Annotated[str | None, tyro.conf.arg(metavar="ENVIRONMENT", help_behavior_hint="")] = None
-    """Environment to use, as with smrl train; by default that of the run."""
+    """Use the policy of the run's best evaluation instead of the newest one."""
+    env: str | None = None
+    """Environment to use, as in smrl train; by default that of the run."""
     trust: bool = False
-    """Import the modules that the run's settings name, from the working directory too: their code is executed."""
+    """Import and execute the modules that the run's settings name, also from the working directory."""
 
 
 def run(words: Sequence[str]) -> None:
-    """Parse, evaluate, print."""
-    command: Evaluate = parse(words, "evaluate", Evaluate)
+    """Evaluate and print the statistics."""
+    command = parse(words, "evaluate RUN", Evaluate)
     if command.trust or command.env:
         plugins.use_working_directory()
     trained = load(command.run, command.trust)

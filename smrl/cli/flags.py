@@ -1,224 +1,192 @@
-"""The flags of `train` and `compare`: one for every setting of the algorithms at hand.
+"""Flags from dataclasses: names, types, help and defaults come from the fields, their docstrings and the preset."""
 
-The parser only tells the flags apart. Words become values by the types of the settings, with the sentences that Python
-users read, so there is one validation.
-"""
-
+import argparse
 import contextlib
-import dataclasses
+import inspect
 import itertools
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, make_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
-
-import tyro
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from smrl.algorithms import registry
-from smrl.cli.parsing import parse
+from smrl.cli.common import Parser
 from smrl.errors import SmrlError, require
 from smrl.runs.identity import flat
-from smrl.settings import RunOptions, Settings
+from smrl.settings import Settings
 from smrl.studies.presets import resolve
-from smrl.validation import convert, documentation
+from smrl.validation import convert, documentation, parse_number
 
-Words = tuple[str, ...]
-WORDS = {bool: "[True|False]", int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+ALIASES = {"fresh_batches": ("--utd",), "output": ("-o",)}
+METAVARS = {"reuse": "M", "env": "ENVIRONMENT", "output": "FILE", "video": "FILE"}
+METAVARS_BY_TYPE = {bool: "True|False", int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
+HELP = {"-h", "--help"}
 CONSTANTS = {"none": None, "true": True, "false": False}
+Kind = TypeVar("Kind", bound="DataclassInstance")
 
 
-class Absent(tuple[str, ...]):
-    """The words of a flag that was not given; one that was given may have no words either."""
+def parse(words: Sequence[str], usage: str, kind: type[Kind]) -> Kind:
+    """Read the words of a command into a dataclass; its fields without a default are positional arguments."""
+    parser = Parser(usage, inspect.getdoc(kind) or "")
+    add_flags(parser, "", {"": kind})
+    return kind(**parser.read(words))
 
 
-ABSENT = Absent()
+def add_settings(
+    parser: Parser,
+    words: Sequence[str],
+    algorithms: Sequence[str],
+    env: str,
+    several: bool = False,
+    defaults: Mapping[str, str] | None = None,
+) -> None:
+    """Add flags for a preset, for all settings of runs and for the hyperparameters of these algorithms.
 
-
-@dataclass(frozen=True)
-class Flag:
-    """A flag of the command line with its help text."""
-
-    name: str  # of the setting
-    hints: tuple[Any, ...]  # its types, which may differ from one algorithm to the other
-    text: str
-    default: str = ""  # in words; none where the text says it
-    is_many: bool = False  # whether it takes several values
-
-    def annotation(self) -> Any:
-        """The type of its field in the dataclass that is parsed."""
-        notes = [note for hint in self.hints if get_origin(hint) is Annotated for note in hint.__metadata__]
-        metavars = [note.metavar for note in notes if getattr(note, "metavar", None)]
-        metavar = (metavars or [_metavar(self.hints[0])])[0]
-        if _plain(self.hints[0]) is bool and not self.is_many:
-            metavar = ""
-        return Annotated[
-            Words,
-            tyro.conf.arg(
-                help=self.text,
-                metavar=f"{metavar} …" if self.is_many else metavar,
-                help_behavior_hint=f"(default: {self.default})" if self.default else "",
-                aliases=[alias for note in notes for alias in getattr(note, "aliases", None) or ()] or None,
-            ),
-        ]
-
-    def values(self, words: Words) -> list[Any]:
-        """The values that words stand for; none stand for True where the setting is a truth value."""
-        if not words and _plain(self.hints[0]) is bool:
-            return [True]
-        flag = f"--{self.name.replace('_', '-')}"
-        require(bool(words), f"{flag} needs a value, as in {flag} {_metavar(self.hints[0])}.")
-        return [self._value(word) for word in words]
-
-    def value(self, words: Words, advice: str = "") -> Any:
-        """The one value that words stand for; the sizes of layers may be several words."""
-        values = self.values(words)
-        if len(values) > 1 and all(isinstance(value, tuple) for value in values):
-            return tuple(itertools.chain.from_iterable(values))
-        flag = f"--{self.name.replace('_', '-')}"
-        require(len(values) == 1, f"{flag} takes one value, not {' '.join(words)}{advice}.")
-        return values[0]
-
-    def _value(self, word: str) -> Any:
-        literal = _literal(word)
-        for hint, value in itertools.product(self.hints, (literal, (literal,), word)):
-            with contextlib.suppress(SmrlError):
-                return convert(self.name, value, hint)
-        return convert(self.name, literal, self.hints[0])  # raises the sentence
-
-
-def run_flags(algorithms: Sequence[str], defaults: Mapping[str, str], is_many: bool) -> dict[str, list[Flag]]:
-    """The flags for the settings of runs and for the hyperparameters of these algorithms, by group."""
-    groups = {"run settings": flags_of({"": Settings}, defaults, is_many)}
+    The help shows these ``defaults`` or else those for this environment with the first preset among the words. With
+    ``several``, settings take one or more values.
+    """
+    known = ", ".join(registry.names())
+    require(
+        bool(algorithms) or not HELP.isdisjoint(words), f"begin with an algorithm: {parser.usage}; it may be {known}."
+    )
+    parser.description = f"{parser.description}\n\nAlgorithms: {known}."
+    if not algorithms:
+        parser.description += f"\n{parser.prog} sac --help adds the hyperparameters of SAC."
+    text = "Named settings, which flags override; smrl list --presets shows them. (default: paper)"
+    parser.add_argument("--preset", nargs="+" if several else None, metavar="NAME", help=text)
+    given, _ = parser.parse_known_args([word for word in words if word not in HELP])
+    preset = getattr(given, "preset", "paper")
+    shown = _shared_defaults(algorithms, env, preset if isinstance(preset, str) else preset[0])
+    shown |= defaults or {}
+    add_flags(parser, "settings", {"": Settings}, shown, several)
     if algorithms:
         configs = {name: registry.find(name).config for name in algorithms}
-        groups["hyperparameters"] = flags_of(configs, defaults, is_many)
-    return groups
+        add_flags(parser, "hyperparameters", configs, shown, several)
 
 
-def option_flags() -> dict[str, list[Flag]]:
-    """The flags that change how runs are carried out but not their numbers."""
-    defaults = {item.name: in_words(item.default) for item in dataclasses.fields(RunOptions)}
-    return {"session": flags_of({"": RunOptions}, defaults)}
+def add_flags(
+    parser: Parser,
+    title: str,
+    kinds: Mapping[str, type[Any]],
+    defaults: Mapping[str, str] | None = None,
+    several: bool = False,
+) -> None:
+    """Add a flag for each field of some dataclasses; a field without a default becomes a positional argument.
 
-
-def flags_of(kinds: Mapping[str, type[Any]], defaults: Mapping[str, str], is_many: bool = False) -> list[Flag]:
-    """A flag for each field of these dataclasses but the algorithm, the environment and the hyperparameters."""
-    hints: dict[str, dict[str, Any]] = {}  # by field, then by the name of the dataclass
-    texts: dict[str, str] = {}
+    The dataclasses have names, with which the help marks fields that only some of them have. Without a ``title``, the
+    flags are listed after --help. If a preset may change the ``defaults``, False may follow a boolean flag. With
+    ``several``, flags take one or more values and the parser returns lists.
+    """
+    group = parser.add_argument_group(title) if title else parser
+    found: dict[str, list[tuple[str, Any, Any, str]]] = {}
     for owner, kind in kinds.items():
-        of_kind = get_type_hints(kind, include_extras=True)
-        for item in dataclasses.fields(kind):
-            if item.name not in ("algorithm", "env", "hyper"):
-                hints.setdefault(item.name, {})[owner] = of_kind[item.name]
-        texts = documentation(kind) | texts
-    for name, owners in hints.items():
-        if len(owners) < len(kinds):
-            texts[name] = f"{texts.get(name, '')} Only for {' and '.join(owners)}.".strip()
-    return [
-        Flag(name, tuple(of.values()), texts.get(name, ""), defaults.get(name, ""), is_many)
-        for name, of in hints.items()
-    ]
+        hints, docs = get_type_hints(kind, include_extras=True), documentation(kind)
+        for item in fields(kind):
+            default = item.default if item.default_factory is MISSING else None
+            found.setdefault(item.name, []).append((owner, hints[item.name], default, docs.get(item.name, "")))
+    for name, entries in found.items():
+        if name == "hyper" or (several and name == "seed"):
+            continue  # hyperparameters are added by name, and several runs have --seeds
+        owners, types, (default, *_), texts = zip(*entries, strict=True)
+        text = next(filter(None, texts), "").replace("%", "%%")
+        text += f" Only for {' and '.join(owners)}." if len(owners) < len(kinds) else ""
+        options = _options(name, types, several and name != "env", is_switch=defaults is None)
+        if default is MISSING:
+            parser.add_argument(name, help=text, **options | {"metavar": METAVARS.get(name, name.upper())})
+        else:
+            shown = (defaults or {}).get(name, in_words(default))
+            flags = (*ALIASES.get(name, ()), f"--{name.replace('_', '-')}")
+            group.add_argument(*flags, dest=name, help=f"{text} (default: {shown})" if shown else text, **options)
 
 
-def default_values(algorithms: Sequence[str], env: str, preset: str) -> dict[str, str]:
-    """The defaults that --help shows, in words: those that the algorithms share for this task and preset."""
-    if not algorithms:
-        return {item.name: in_words(item.default) for item in dataclasses.fields(Settings)}
-    rows = [flat(resolve(name, env, preset).to_json()) for name in algorithms]
-    shared: dict[str, str] = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        values = {in_words(row[name]) for row in rows if name in row}
-        shared[name] = values.pop() if len(values) == 1 else "the algorithm's"
-    return shared
+def pop_into(kind: type[Kind], values: dict[str, Any]) -> Kind:
+    """Move the values that are fields of a dataclass into an instance of it."""
+    names = [item.name for item in fields(kind) if item.name in values]
+    return kind(**{name: values.pop(name) for name in names})
 
 
-def read(words: Sequence[str], name: str, about: str, groups: Mapping[str, Iterable[Flag]]) -> dict[Flag, Words]:
-    """The words of each flag that was given; prints help and exits where that is asked for."""
-    parts = []
-    for title, flags in groups.items():
-        fields = [(flag.name, flag.annotation(), field(default=ABSENT)) for flag in flags]
-        part = make_dataclass(title.title().replace(" ", ""), fields, frozen=True, namespace={"__doc__": ""})
-        parts.append((title.replace(" ", "_"), Annotated[part, tyro.conf.arg(name=title)]))
-    command = make_dataclass("Command", parts, frozen=True, namespace={"__doc__": about})
-    parsed = parse(words, name, command)
-    return {
-        flag: given
-        for title, flags in groups.items()
-        for flag in flags
-        if (given := getattr(getattr(parsed, title.replace(" ", "_")), flag.name)) is not ABSENT
-    }
-
-
-def about(summary: str, algorithm: str, *lines: str) -> str:
-    """What --help says of a command before its flags. The parser keeps the breaks before indented lines only."""
-    names = f"{', '.join(registry.names())}, or module:function for one of your own"
-    rows = [
-        "Before the flags:",
-        *textwrap.wrap(names, 79, initial_indent=f"  {algorithm:13}", subsequent_indent=" " * 15),
-        "  ENVIRONMENT  a Gymnasium id such as Hopper-v4; module:id for one that a module",
-        "               registers; module:function for a function that makes it",
-    ]
-    return "\n".join([summary, "", *rows, *lines])
-
-
-def names_before_flags(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words before the first flag, and the rest."""
-    names = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
-    return names, list(words[len(names) :])
-
-
-def asks_for_help(words: Sequence[str]) -> bool:
-    """Whether --help is among the words."""
-    return "-h" in words or "--help" in words
-
-
-def preset_among(words: Sequence[str]) -> str:
-    """The preset whose values --help shows as defaults; the first, where there are several."""
-    for word, following in itertools.pairwise([*words, ""]):
-        if word == "--preset" and following:
-            return following
-        if word.startswith("--preset="):
-            return word.partition("=")[2]
-    return "paper"
+def leading_names(words: Sequence[str]) -> list[str]:
+    """Return the words before the first flag."""
+    return list(itertools.takewhile(lambda word: not word.startswith("-"), words))
 
 
 def in_words(default: Any) -> str:
-    """A default value as one would type it; nothing for None, of which the text says what it means.
+    """Return a default as a user would type it; nothing for None, whose meaning the help text explains.
 
     >>> in_words((64, 64)), in_words(0.005), in_words(None)
     ('64,64', '0.005', '')
     """
     if isinstance(default, tuple | list):
         return ",".join(map(str, default))
-    return "" if default is None else str(default)
+    return "" if default is None or default is False else str(default)
+
+
+def _options(name: str, hints: tuple[Any, ...], is_list: bool, is_switch: bool) -> dict[str, Any]:
+    """Return the keywords of ``add_argument`` for the type of a field."""
+    plain = hints[0].__origin__ if get_origin(hints[0]) is Annotated else hints[0]
+    if plain is bool and is_switch:
+        return {"action": "store_true"}
+    options: dict[str, Any] = {"type": partial(_value, name, hints), "metavar": METAVARS.get(name, _metavar(plain))}
+    if is_list:
+        nargs = "*" if plain is bool else "+"
+        return options | {"nargs": nargs, "action": _Combine, "const": lambda values: values or [True]}
+    if plain is bool:
+        return options | {"nargs": "?", "const": True}
+    if get_origin(plain) is tuple:  # `64 64` is the same as `64,64`
+        options["metavar"] = options["metavar"].removesuffix(",…")
+        return options | {"nargs": "+", "action": _Combine, "const": lambda values: sum(values, ())}
+    return options
+
+
+class _Combine(argparse.Action):
+    """Store what the function ``const`` makes of a list of values."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, self.dest, self.const(values))
+
+
+def _value(name: str, hints: tuple[Any, ...], word: str) -> Any:
+    """Return the value of the first type that a word fits."""
+    literal = _literal(word)
+    for hint, value in itertools.product(hints, ((word,), literal, (literal,), word)):
+        with contextlib.suppress(SmrlError):
+            return convert(name, value, hint)
+    return convert(name, literal, get_args(hints[0])[0] if get_origin(hints[0]) is tuple else hints[0])  # raises
 
 
 def _literal(word: str) -> Any:
-    """None, a truth value, a number or several with commas between them; any other word is itself."""
+    """Return None, a boolean, a number or a tuple of what commas separate; any other word is returned as it is."""
     if word.lower() in CONSTANTS:
         return CONSTANTS[word.lower()]
     with contextlib.suppress(ValueError):
-        return int(word)
-    with contextlib.suppress(ValueError):
-        number = float(word)
-        return int(number) if number.is_integer() and "." not in word else number  # 1e6 is a number of steps
+        return parse_number(word)
     return tuple(_literal(part) for part in word.split(",") if part) if "," in word else word
 
 
-def _plain(hint: Any) -> Any:
-    return hint.__origin__ if get_origin(hint) is Annotated else hint
-
-
 def _metavar(hint: Any) -> str:
-    """What stands for a value in --help."""
-    hint = _plain(hint)
+    """Return what stands for a value of this type in the help."""
     origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _metavar(parts[0])
     if origin is Literal:
         return f"{{{','.join(map(str, parts))}}}"
     if origin in (Union, UnionType):
         return "|".join(dict.fromkeys(_metavar(part) for part in parts if part is not NoneType))
-    if origin in (tuple, list):
+    if origin is tuple:
         return f"{_metavar(parts[0])},…"
-    return WORDS.get(hint, "VALUE")
+    return METAVARS_BY_TYPE.get(hint, "VALUE")
+
+
+def _shared_defaults(algorithms: Sequence[str], env: str, preset: str) -> dict[str, str]:
+    """Return the defaults that these algorithms share for an environment and a preset, as the help shows them."""
+    rows = [flat(resolve(name, env, preset).to_json()) for name in algorithms]
+    shared: dict[str, str] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = {in_words(row[name]) for row in rows if name in row}
+        shared[name] = values.pop() if len(values) == 1 else "the algorithm's"
+    return shared

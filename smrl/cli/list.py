@@ -1,62 +1,52 @@
-"""`smrl list`: algorithms, presets, environments, task lists. Imports JAX, Gymnasium and the parser only if it must."""
+"""`smrl list`: algorithms, presets, environments, task lists. Imports JAX and Gymnasium only if it must."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
-
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from smrl.algorithms import registry
-from smrl.cli.parsing import out
+from smrl.cli.common import Parser, out, print_table
 from smrl.envs import catalogue
 from smrl.errors import SmrlError, nearest
 from smrl.paper import tasks as task_lists
-from smrl.studies import presets
-from smrl.studies.presets import Row
-
-ABOUT = "Show the algorithms, presets, families of environments and task lists."
+from smrl.studies.presets import Row, find_preset, preset_names
 
 
 def run(words: Sequence[str]) -> None:
-    """Parse, print."""
-    asked = _asked(words) if words else {}
+    """Print the lists that the flags ask for, or an overview."""
+    parser = Parser("list", "Show the algorithms, presets, families of environments and task lists.")
+    parser.add_argument("--presets", action="store_true", help="Show what each preset sets, by algorithm and task.")
+    text = "Show the ids of all environments, or of a family such as Gym MuJoCo."
+    parser.add_argument("--environments", nargs="*", metavar="FAMILY", help=text)
+    text = "Show the tasks of the paper's task lists, and which of them are our guess."
+    parser.add_argument("--tasks", nargs="*", metavar="LIST", help=text)
+    asked = parser.read(words)
     if "presets" in asked:
-        show({"": _preset_rows()}, "preset", "algorithms", "tasks", "settings")
+        print_table(_preset_rows(), "preset", "algorithms", "tasks", "settings")
     if "environments" in asked:
         for name in _families(" ".join(asked["environments"])):
-            show({name: [(id,) for id in catalogue.ids(name) or [catalogue.families()[name]]]})
+            print_table([(id,) for id in catalogue.ids(name) or [catalogue.families()[name]]], title=name)
     if "tasks" in asked:
         for name in asked["tasks"] or task_lists.LISTS:
             found = task_lists.find(name)
-            show({f"{name}: {found.title}": found.marked()})
+            print_table(found.marked(), title=f"{name}: {found.title}")
     if not asked:
-        titles = {name: registry.find(name).title for name in registry.names()}
-        show({"algorithms": [(name, title, f"reuse {paper_reuse(name)}") for name, title in titles.items()]})
-        show({"presets": [(name, presets.find(name).title) for name in presets.names()]})
-        show({"environments": list(catalogue.families().items())})
+        algorithms = [(name, registry.find(name).title, f"reuse {paper_reuse(name)}") for name in registry.names()]
+        print_table(algorithms, title="algorithms")
+        print_table([(name, find_preset(name).title) for name in preset_names()], title="presets")
+        print_table(catalogue.families().items(), title="environments")
         lists = [(name, f"{len(found.tasks)} tasks", found.title) for name, found in task_lists.LISTS.items()]
-        show({"task lists of the paper": lists})
+        print_table(lists, title="task lists of the paper")
         out.print("smrl list --presets, --environments and --tasks show more.")
 
 
-def show(tables: Mapping[str, Iterable[Sequence[str]]], *columns: str) -> None:
-    """Print tables with headings; the first column is bold."""
-    for heading, rows in tables.items():
-        table = Table(*columns, title=heading or None, title_justify="left", show_header=bool(columns), box=None)
-        for first, *others in rows:
-            table.add_row(Text(first, "bold"), *map(Text, others))
-        out.print(table)
-        out.print()
-
-
 def paper_reuse(algorithm: str) -> str:
-    """How often the paper reuses a batch with an algorithm, whatever the task."""
-    rows = [row for row in presets.find("paper").rows if row.algorithm in ("*", algorithm) and row.tasks == "*"]
+    """Return the reuse ratio of the paper for an algorithm on all tasks."""
+    rows = [row for row in find_preset("paper").rows if row.algorithm in ("*", algorithm) and row.tasks == "*"]
     return str([row.settings["reuse"] for row in rows if "reuse" in row.settings][-1])
 
 
 def merged(rows: Iterable[Row]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Algorithms, tasks and settings: one row for all that are set alike, without what a later row replaces.
+    """Return algorithms, tasks and settings: one row for all that share settings, without what a later row replaces.
 
     >>> merged([Row("sac", {"tau": 1}, "A"), Row("sac", {"tau": 2}, "B"), Row("sac", {"tau": 2}, "A")])
     [('sac', 'A, B', {'tau': 2})]
@@ -76,8 +66,8 @@ def merged(rows: Iterable[Row]) -> list[tuple[str, str, dict[str, Any]]]:
 
 def _preset_rows() -> list[tuple[str, str, str, str]]:
     lines = []
-    for name in presets.names():
-        rows = presets.find(name).rows
+    for name in preset_names():
+        rows = find_preset(name).rows
         for source in dict.fromkeys(row.source for row in rows):
             for algorithms, tasks, settings in merged(row for row in rows if row.source == source):
                 values = ", ".join(f"{setting} {_written(value)}" for setting, value in settings.items())
@@ -86,12 +76,12 @@ def _preset_rows() -> list[tuple[str, str, str, str]]:
 
 
 def _written(value: Any) -> str:
-    """A value as its flag takes it."""
+    """Return a value as its flag takes it."""
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _families(name: str) -> list[str]:
-    """The family of a name, or all that have ids."""
+    """Return the family of a name, or all families with ids."""
     families = [family for family in catalogue.families() if family != catalogue.OWN]
     if not name:
         return families
@@ -99,19 +89,3 @@ def _families(name: str) -> list[str]:
     if not found:
         raise SmrlError(f"there is no family '{name}' among {', '.join(families)}{nearest(name, families)}")
     return found
-
-
-def _asked(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The words of each flag that was given."""
-    import tyro
-
-    from smrl.cli.flags import Flag, read
-
-    family = Annotated[str, tyro.conf.arg(metavar="[FAMILY]")]
-    lists = Annotated[str, tyro.conf.arg(metavar="[LIST …]")]
-    flags = [
-        Flag("presets", (bool,), "Show what each preset sets, by algorithm and task."),
-        Flag("environments", (family,), "Show the ids of all environments, or of a family such as Gym MuJoCo."),
-        Flag("tasks", (lists,), "Show the tasks of the paper's task lists, and which of them are our guess."),
-    ]
-    return {flag.name: given for flag, given in read(words, "list", ABOUT, {"more": flags}).items()}

@@ -1,4 +1,4 @@
-"""`smrl COMMAND …`: finds the command, imports it, runs it. Importing nothing else keeps `smrl --help` fast."""
+"""`smrl COMMAND …`: find the command, import it and run it. Importing nothing else keeps `smrl --help` fast."""
 
 import importlib
 import io
@@ -10,32 +10,43 @@ from smrl import plugins
 from smrl.errors import SmrlError, nearest
 from smrl.training.signals import Interrupted
 
-COMMANDS = {  # each is the module of its name in this package, with a function run(words)
-    "train": "train an algorithm, or continue its run",
-    "compare": "train with several settings and seeds: a table and a picture",
-    "sweep": "train all runs of a file, on this machine or on a cluster",
-    "reproduce": "run a figure, a table or the theorems of the paper",
-    "report": "show runs in one page, with figures and tables",
-    "evaluate": "measure the return of a trained policy",
-    "play": "watch a trained policy in a window or as a video",
-    "inspect": "tell what a run is, and whether its files are whole",
-    "repair": "make a damaged run usable again",
-    "list": "show algorithms, presets, environments and task lists",
-    "check-env": "tell whether an environment is fit for training",
+GROUPS = {  # each command is the module of its name in this package, with a function run(words)
+    "train": {
+        "train": "train an algorithm, or resume its run",
+        "compare": "train with several settings and seeds; show a table and curves",
+        "sweep": "train all runs of a file, on this machine or on a cluster",
+    },
+    "look": {
+        "report": "write a page, figures and tables; compare with published results",
+        "evaluate": "measure the return of a trained policy",
+        "play": "watch a trained policy in a window or as a video",
+    },
+    "use": {
+        "check-env": "check an environment for common problems",
+        "doctor": "show a run's settings and verify its files; repair them",
+        "list": "show algorithms, presets, environments and task lists",
+    },
+    "paper": {
+        "reproduce": "run a figure, a table or the theorems of the paper",
+    },
 }
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+TAKE_MODULES = (
+    "train",
+    "compare",
+    "reproduce",
+    "check-env",
+)  # commands in which users type module:name
 
-TYPED = ("train", "compare", "reproduce", "check-env")  # commands in which module:name is a module that the user knows
-
-HELP = f"""\
+USAGE = """\
 usage: smrl COMMAND …
 
 Sample-efficient off-policy reinforcement learning by sample multiple reuse.
-
-commands:
-{"".join(f"  {name:<11}{text}{chr(10)}" for name, text in COMMANDS.items())}
+"""
+EXAMPLES = """\
 options:
-  -h, --help show this help
-  --version  show the version
+  -h, --help  show this help
+  --version   show the version
 
 examples:
   smrl train sac Hopper-v4 --reuse 10
@@ -47,11 +58,11 @@ smrl COMMAND --help explains a command, smrl train sac --help the flags of SAC.
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run a command; what a user can put right is one sentence and exit code 2."""
+    """Run a command; errors that a user can fix are one line and exit code 2."""
     _open_closed_streams()
     try:
         _dispatch(list(sys.argv[1:] if words is None else words))
-        sys.stdout.flush()  # here, where a closed pipe is noticed without a stack trace
+        sys.stdout.flush()  # here, a closed pipe raises without a stack trace
     except SmrlError as error:
         _leave(str(error), 2)
     except Interrupted as stop:
@@ -59,7 +70,7 @@ def main(words: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("smrl: interrupted.", file=sys.stderr, flush=True)
         if words is None:
-            os._exit(130)  # at once: Python would wait for XLA to end a compilation, which may take minutes
+            os._exit(130)  # Python would wait for XLA to end a compilation, which may take minutes
         sys.exit(130)
     except BrokenPipeError:  # as with `smrl list | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -67,7 +78,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Let a command run whose output was closed (`smrl list >&-`) or whose terminal knows ASCII only."""
+    """Let commands run whose output is closed (`smrl list >&-`) or whose terminal knows only ASCII."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
@@ -78,13 +89,16 @@ def _open_closed_streams() -> None:
 
 def _dispatch(words: list[str]) -> None:
     if not words or words[0] in ("-h", "--help"):
-        print(HELP, end="")
+        print(USAGE)
+        for title, commands in GROUPS.items():
+            print(f"{title}:", *(f"  {name:<12}{text}" for name, text in commands.items()), sep="\n", end="\n\n")
+        print(EXAMPLES, end="")
     elif words[0] == "--version":
-        from importlib.metadata import version  # takes as long to import as all else here
+        from importlib.metadata import version  # slow to import
 
         print(f"smrl {version('smrl')}")
     elif words[0] in COMMANDS:
-        if words[0] in TYPED and any(":" in word for word in words[1:]):
+        if words[0] in TAKE_MODULES and any(":" in word for word in words[1:]):
             plugins.use_working_directory()
         importlib.import_module(f"smrl.cli.{words[0].replace('-', '_')}").run(words[1:])
     else:

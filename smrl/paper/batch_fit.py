@@ -55,7 +55,7 @@ Measure = Callable[[State, Transition, Transition, Sequence[int], int, Key], np.
 
 
 def run(
-    algorithm: str,
+    algorithms: str | Sequence[str],
     env: str,
     options: RunOptions,
     out: Console,
@@ -70,8 +70,8 @@ def run(
     ``settings`` are those of `smrl.studies.sweep.sweep`. The picture is written beside the runs.
     """
     steps, updates = sorted(set(steps)), sorted(set(updates))
-    sweep(algorithm, env, steps=steps[0], **settings)  # refuses a moment before the first evaluation
-    longest = sweep(algorithm, env, steps=steps[-1], **settings)  # defaults that depend on the steps come from here
+    sweep(algorithms, env, steps=steps[0], **settings)  # refuses a moment before the first evaluation
+    longest = sweep(algorithms, env, steps=steps[-1], **settings)  # defaults that depend on the steps come from here
     moments = [[dataclasses.replace(one, steps=moment) for one in longest] for moment in steps]
     found = falls(batch_fit(moments, options, updates, batches))
     out.print(fall_table(found))

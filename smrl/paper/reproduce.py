@@ -6,11 +6,10 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import numpy as np
-import tyro
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -68,16 +67,14 @@ class Options:
     q-smr, theory and batch-fit have their own flags: smrl reproduce NAME --help.
     """
 
-    name: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = ()
-    """What to reproduce; --list shows all."""
     list: bool = False
     """Show everything that can be reproduced, and how many of its runs are finished."""
-    scale: Annotated[PositiveShare, tyro.conf.arg(metavar="FRACTION")] = 1.0
+    scale: PositiveShare = 1.0
     """Fraction of the paper's steps to train for; everything counted in steps shrinks alike, with 20 evaluations."""
-    seeds: Annotated[Count | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: the paper's)")] = None
-    """Runs of each combination, with the seeds 0, 1, 2, …"""
-    tasks: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TASK…", help_behavior_hint="(default: all)")] = ()
-    """Tasks of the study to run; * stands for any characters, as in dmc/*."""
+    seeds: Count | None = None
+    """Runs of each combination, with the seeds 0, 1, 2, …; by default the paper's."""
+    tasks: tuple[str, ...] = ()
+    """Tasks of the study to run, by default all; * stands for any characters, as in dmc/*."""
     yes: bool = False
     """Start without asking; nothing is asked without a terminal either."""
     runs: Path = Path("runs")

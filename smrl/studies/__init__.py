@@ -1,1 +1,1 @@
-"""Which runs to make: presets, sweeps, processes."""
+"""Sets of runs: presets, sweeps, and how to train many runs."""

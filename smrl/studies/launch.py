@@ -1,4 +1,4 @@
-"""Many runs at once, wherever a launcher trains them: start, watch, continue, tell how they ended."""
+"""Train many runs at once with a launcher: start, watch and resume them, and collect their records."""
 
 import contextlib
 import functools
@@ -17,134 +17,152 @@ from smrl.runs.paths import RunDirectory
 from smrl.runs.records import Record, read_run
 from smrl.settings import RunOptions, Settings
 from smrl.studies.launchers.local import Local
-from smrl.studies.launchers.protocol import Ending, Job, Launcher, Task
-from smrl.studies.overview import Overview
+from smrl.studies.launchers.protocol import Job, JobResult, Launcher, RunRequest
 from smrl.studies.sweep import titles
-from smrl.training.progress import Progress
+from smrl.training.progress import Board, Progress
 from smrl.training.signals import Interrupted, SignalHandler
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of several runs."""
+    """The records of several runs, and why some of them failed."""
 
     records: list[Record]
-    failures: dict[str, str]  # title of the run → what went wrong, in one sentence
+    failures: dict[str, str]  # title of the run → error message
 
 
 def run_all(
-    several: Sequence[Settings[Any]],
+    runs: Sequence[Settings[Any]],
     options: RunOptions,
     retries: int = 1,
     launcher: Launcher | None = None,
-    patience: float = 0.0,
+    lock_timeout: float = 0.0,
 ) -> Outcome:
-    """Train several runs, or continue them; what cannot run is refused before any of them starts.
+    """Train several runs or resume them; refuse those that cannot run before any of them starts.
 
-    Finished runs are skipped. A run whose worker dies, as for want of memory, is continued up to ``retries`` times. A
-    run whose folder another process has locked waits ``patience`` seconds for it, which may be about to end.
+    Finished runs are skipped. A run whose worker dies, for example when memory runs out, is resumed up to ``retries``
+    times. A run waits up to ``lock_timeout`` seconds for another process that has locked its folder and may be about to
+    end.
     """
-    require(len(several) > 0, "there is nothing to run.")
-    refuse_unfit(several)
-    by_title = dict(zip(titles(several), several, strict=True))
-    due = {title: one for title, one in by_title.items() if not _is_finished(one, options)}
-    # One thread each, unless cores would lie idle.
-    chosen = launcher or Local(options.threads or max(1, machine.cores() // len(several)))
-    board = Overview(options.quiet, len(by_title), len(by_title) - len(due))
-    endings = _Batch(due, options, retries, chosen, patience).train(board) if due else {}
+    require(len(runs) > 0, "there is nothing to run.")
+    refuse_unfit(runs)
+    by_title = dict(zip(titles(runs), runs, strict=True))
+    pending = {title: one for title, one in by_title.items() if not _is_finished(one, options)}
+    # One thread per run, unless cores would be idle.
+    chosen = launcher or Local(options.threads or max(1, machine.cores() // len(runs)))
+    board = _RunsBoard(options.quiet, len(by_title), len(by_title) - len(pending))
+    results = _Scheduler(pending, options, retries, chosen, lock_timeout).train(board) if pending else {}
     records, failures = [], {}
     for title, settings in by_title.items():
         try:
-            if (failure := endings.get(title, Ending()).failure) is not None:
-                raise SmrlError(failure)
+            if (error := results.get(title, JobResult()).error) is not None:
+                raise SmrlError(error)
             records.append(read_run(RunDirectory.of(settings, options.runs).path))
-        except SmrlError as error:
-            failures[title] = str(error)
+        except SmrlError as failure:
+            failures[title] = str(failure)
     return Outcome(records, failures)
 
 
 def done_steps(directory: RunDirectory) -> int | None:
-    """The step of a run's newest checkpoint: 0 before the first one, None where there is no run yet."""
+    """Return the step of a run's newest checkpoint: 0 before the first one, None if there is no run yet."""
     return (checkpoint.newest_step(directory.checkpoint) or 0) if directory.config.exists() else None
 
 
-class _Batch:
-    """Runs in flight."""
-
-    def __init__(
-        self,
-        due: dict[str, Settings[Any]],
-        options: RunOptions,
-        retries: int,
-        launcher: Launcher,
-        patience: float,
-    ) -> None:
-        self._due, self._session, self._launcher, self._patience = due, options, launcher, patience
-        self._waiting, self._left = list(due), dict.fromkeys(due, retries)
-        self._running: dict[str, Job] = {}
-        self._endings: dict[str, Ending] = {}
-
-    def train(self, board: Overview) -> dict[str, Ending]:
-        """Train all; how each of the runs ended."""
-        progress = functools.cache(lambda title: board.progress(title, self._due[title].steps))
-        with self._launcher, board:
-            try:
-                with SignalHandler(lambda _: board.notify(self._launcher.stopping)) as interruption:
-                    while not interruption.is_noted() and (self._running or self._waiting):
-                        self._start(progress, interruption.is_noted)
-                        time.sleep(self._launcher.poll_seconds)
-                        self._gather(board)
-                    for job in self._running.values():
-                        job.stop()
-                    while self._running:
-                        time.sleep(self._launcher.poll_seconds)
-                        self._running = {title: job for title, job in self._running.items() if job.ending() is None}
-            finally:
-                for job in self._running.values():
-                    job.kill()
-        if interruption.signal is not None:
-            raise Interrupted(interruption.signal, self._launcher.parting)
-        return self._endings
-
-    def _start(self, progress: Callable[[str], Progress], is_stopped: Callable[[], bool]) -> None:
-        while self._waiting and len(self._running) < self._launcher.places and not is_stopped():
-            title = self._waiting.pop(0)
-            task = Task.of(self._due[title], self._session, self._patience)
-            self._running[title] = self._launcher.start(task, partial(progress, title))
-
-    def _gather(self, board: Overview) -> None:
-        """Take note of the runs that have ended; those whose workers have died wait again, before all others."""
-        for title, job in list(self._running.items()):
-            ending = job.ending()
-            if ending is None:
-                continue
-            del self._running[title]
-            if ending.is_death and self._left[title] > 0:
-                self._left[title] -= 1
-                board.notify(f"{title}: {(ending.failure or '').partition('; ')[0]}; it is continued.")
-                self._waiting.insert(0, title)
-            else:
-                self._endings[title] = ending
-                board.end(title, ending.failure)
+def refuse_unfit(runs: Sequence[Settings[Any]]) -> None:
+    """Make every environment and algorithm once, so that errors appear here instead of in many processes."""
+    specs = {}
+    for settings in runs:
+        task = (settings.env, *settings.env_options.values())
+        if task not in specs:
+            with contextlib.closing(make(settings.env, **settings.env_options)) as env:
+                specs[task] = env.spec
+        registry.find(settings.algorithm).make(settings.hyper, specs[task])
 
 
 def _is_finished(settings: Settings[Any], options: RunOptions) -> bool:
-    """Whether a run has made all of its steps; its tables are then made whole, as when it is continued."""
+    """Return whether a run has made all of its steps; restore its tables if they are damaged."""
     directory = RunDirectory.of(settings, options.runs)
     if (done_steps(directory) or 0) < settings.steps:
         return False
     with contextlib.suppress(SmrlError), directory.locked():
         doctor.restore_files(directory.path, lambda message: None)
         return True
-    return False  # what is wrong is said where the run is continued
+    return False  # resuming the run will raise the error
 
 
-def refuse_unfit(several: Sequence[Settings[Any]]) -> None:
-    """Make every environment and algorithm once, here, and not in as many processes."""
-    specs = {}
-    for settings in several:
-        task = (settings.env, *settings.env_options.values())
-        if task not in specs:
-            with contextlib.closing(make(settings.env, **settings.env_options)) as env:
-                specs[task] = env.spec
-        registry.find(settings.algorithm).make(settings.hyper, specs[task])
+class _RunsBoard(Board):
+    """A board that counts runs and removes the bars of those that have ended, as there may be hundreds."""
+
+    def __init__(self, quiet: bool, total: int, finished: int) -> None:
+        super().__init__(quiet)
+        self._total, self._ended = total, finished
+        if finished:
+            self.notify(f"finished already: {finished} of {total}")
+
+    def end(self, title: str, error: str | None) -> None:
+        """Report how a run has ended, and remove its bar."""
+        self._ended += 1
+        for task in self._bars.tasks if self._bars else []:
+            if self._bars and task.description == title:
+                self._bars.remove_task(task.id)
+        self.notify(f"{title}: {error or 'ended'} ({self._ended} of {self._total})")
+
+
+class _Scheduler:
+    """Start runs while the launcher has room, resume those whose workers die, and stop all on a signal."""
+
+    def __init__(
+        self,
+        pending: dict[str, Settings[Any]],
+        options: RunOptions,
+        retries: int,
+        launcher: Launcher,
+        lock_timeout: float,
+    ) -> None:
+        self._settings, self._options, self._launcher, self._lock_timeout = pending, options, launcher, lock_timeout
+        self._queue, self._retries_left = list(pending), dict.fromkeys(pending, retries)
+        self._running: dict[str, Job] = {}
+        self._results: dict[str, JobResult] = {}
+
+    def train(self, board: _RunsBoard) -> dict[str, JobResult]:
+        """Train all runs and return their results by title."""
+        progress = functools.cache(lambda title: board.progress(title, self._settings[title].steps))
+        with self._launcher, board:
+            try:
+                with SignalHandler(lambda _: board.notify(self._launcher.stop_message)) as interruption:
+                    while not interruption.is_noted() and (self._running or self._queue):
+                        self._start(progress, interruption.is_noted)
+                        time.sleep(self._launcher.poll_seconds)
+                        self._collect(board)
+                    for job in self._running.values():
+                        job.stop()
+                    while self._running:
+                        time.sleep(self._launcher.poll_seconds)
+                        self._running = {title: job for title, job in self._running.items() if job.poll() is None}
+            finally:
+                for job in self._running.values():
+                    job.kill()
+        if interruption.signal is not None:
+            raise Interrupted(interruption.signal, self._launcher.exit_message)
+        return self._results
+
+    def _start(self, progress: Callable[[str], Progress], is_stopped: Callable[[], bool]) -> None:
+        while self._queue and len(self._running) < self._launcher.max_jobs and not is_stopped():
+            title = self._queue.pop(0)
+            request = RunRequest.of(self._settings[title], self._options, self._lock_timeout)
+            self._running[title] = self._launcher.start(request, partial(progress, title))
+
+    def _collect(self, board: _RunsBoard) -> None:
+        """Store the results of runs that have ended; runs whose workers have died go to the front of the queue."""
+        for title, job in list(self._running.items()):
+            result = job.poll()
+            if result is None:
+                continue
+            del self._running[title]
+            if result.worker_died and self._retries_left[title] > 0:
+                self._retries_left[title] -= 1
+                board.notify(f"{title}: {(result.error or '').partition('; ')[0]}; resuming it.")
+                self._queue.insert(0, title)
+            else:
+                self._results[title] = result
+                board.end(title, result.error)

@@ -1,4 +1,4 @@
-"""Presets: named settings by algorithm and task, laid over the algorithm's defaults, which are the paper's table."""
+"""Presets: named settings by algorithm and task, which override the algorithm's defaults from the paper's table."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,42 +16,42 @@ GROUP = "smrl.presets"  # entry points of packages that provide presets
 
 @dataclass(frozen=True)
 class Row:
-    """Settings of an algorithm, or of all (*), on the tasks whose ids match a pattern; a later row wins."""
+    """Settings of an algorithm, or of all (*), on tasks whose ids match a pattern; later rows override earlier ones."""
 
     algorithm: str
     settings: dict[str, Any]
     tasks: str = "*"
     source: Literal["", "from code", "ours"] = ""
-    """Where settings of the preset ``paper`` come from that the paper does not print."""
+    """Source of settings of the preset ``paper`` that the paper does not print."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Rows of settings, laid over those of the preset ``paper``."""
+    """Rows of settings, which override those of the preset ``paper``."""
 
     title: str
     rows: tuple[Row, ...]
     seeds: int = 3
-    """Seeds of ``smrl compare`` unless it is told otherwise; the paper's figures have six."""
+    """Default number of seeds of ``smrl compare``; the paper's figures have six."""
 
 
-GYM, BULLET = "{}-v*", "{}*Env-v0"  # ids of the robots in Gym MuJoCo and PyBullet
+GYM, BULLET = "{}-v*", "{}*Env-v0"  # patterns of the ids of robots in Gym MuJoCo and PyBullet
 
 
 def _by_robot(algorithm: str, setting: str, is_printed: bool = True, **values: float) -> Iterator[Row]:
-    """One row for each robot in Gym MuJoCo and one in PyBullet, whose values the paper never prints."""
+    """Yield a row per robot for Gym MuJoCo and one for PyBullet, whose values the paper never prints."""
     for robot, value in values.items():
         yield Row(algorithm, {setting: value}, GYM.format(robot), "" if is_printed else "from code")
         yield Row(algorithm, {setting: value}, BULLET.format(robot.replace("2d", "2D")), "from code")
 
 
 ATARI = ("*NoFrameskip-v4", "ALE/*-v5")
-SMALL_DQN = {  # for tasks that take minutes
+SMALL_DQN = {  # for tasks that are learned within minutes
     **{"steps": 8_000, "warmup": 500, "eval_every": 500, "batch_size": 64},
     **{"learning_rate": 5e-4, "hidden": (128, 128), "learn_every": 1, "target_every": 100},
     **{"epsilon": 0.05, "epsilon_steps": 2_000},
 }
-CARTPOLE_DQN = {  # every copy of the target network looks n_step rewards further ahead; few copies would be myopic
+CARTPOLE_DQN = {  # each copy of the target network looks n_step rewards further ahead, so that few would be myopic
     **{"steps": 10_000, "batch_size": 128, "n_step": 10, "learn_every": 4, "target_every": 20},
     **{"activation": "tanh", "epsilon": 0.1},
 }
@@ -60,12 +60,12 @@ SMALL_IMAGES = {
     **{"filters": (16, 16), "kernels": (3, 3), "strides": (1, 1), "features": 32, "shift": 1},
     **{"actor_hidden": (64, 64), "critic_hidden": (64, 64)},
 }
-SMALL_DRQ = {  # a shift would move the paddle out of the image
+SMALL_DRQ = {  # without augmentation, because a shift would move the paddle out of the image
     **{"learn_every": 1, "n_step": 1, "augmentation": "none", "learning_rate": 2e-4},
     **{"first_noise": 0.7, "last_noise": 0.3, "noise_steps": 3_000},
 }
 WALKER = ("stand", "walk", "run")
-SLOWER_NOISE = (  # of DrQ-v2: its authors' tasks of medium difficulty
+SLOWER_NOISE = (  # tasks that the authors of DrQ-v2 call medium
     *("acrobot-swingup", "cartpole-swingup-sparse", "cheetah-run", "finger-turn-*", "hopper-hop"),
     *("quadruped-*", "reacher-*", "walker-run"),
 )
@@ -79,7 +79,7 @@ ORIGINAL_REDQ = {
 
 PRESETS: dict[str, Preset] = {
     "paper": Preset(
-        "the paper's pseudo-code and tables, and where they are silent published code; always underneath",
+        "the paper's pseudo-code and tables, else published code; other presets override it",
         (
             Row("*", {"reuse": 10}),
             Row("*", {"steps": 500_000}, "dm[c_]*/*"),
@@ -120,7 +120,7 @@ PRESETS: dict[str, Preset] = {
         ),
     ),
     "authors": Preset(
-        "the code that the paper's authors published, wherever there is some",
+        "the code that the paper's authors published, where there is any",
         (
             *(Row(name, {}) for name in ("ddpg", "td3", "tqc")),
             Row("sac", {"exploration": "mean-plus-noise"}),
@@ -146,12 +146,12 @@ PRESETS: dict[str, Preset] = {
         ),
     ),
     "lr": Preset(
-        "SAC-LR of the paper: learning rates ten times as large in place of reuse",
+        "SAC-LR of the paper: learning rates ten times as large instead of reuse",
         (Row("sac", {"learning_rate_factor": 10.0, "reuse": 1}),),
         seeds=6,
     ),
     "utd": Preset(
-        "SAC-UTD of the paper: ten fresh batches per step in place of reuse",
+        "SAC-UTD of the paper: ten fresh batches per step instead of reuse",
         (Row("sac", {"fresh_batches": 10, "reuse": 1}), Row("sac", {"steps": 1_000_000}, "dm[c_]*/*")),
         seeds=6,
     ),
@@ -174,17 +174,17 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def names() -> list[str]:
-    """All names, ours first."""
+def preset_names() -> list[str]:
+    """Return the names of all presets, those of smrl first."""
     return [*PRESETS, *(name for name in plugins.entry_points(GROUP) if name not in PRESETS)]
 
 
-def find(name: str) -> Preset:
-    """The preset of a name or of ``module:name``, or a sentence that names the nearest."""
+def find_preset(name: str) -> Preset:
+    """Return the preset of a name or of ``module:name``; the error for an unknown name suggests a similar one."""
     if name not in PRESETS:
-        entry_point = plugins.entry_points(GROUP).get(name)
+        known, entry_point = preset_names(), plugins.entry_points(GROUP).get(name)
         if entry_point is None and ":" not in name:
-            raise SmrlError(f"there is no preset '{name}' among {', '.join(names())}{nearest(name, names())}")
+            raise SmrlError(f"there is no preset '{name}' among {', '.join(known)}{nearest(name, known)}")
         found = plugins.load(entry_point.value if entry_point else name, "a preset")
         if not isinstance(found, Preset):
             raise SmrlError(f"{name} is not a preset; make it with smrl.Preset(title, rows).")
@@ -193,17 +193,17 @@ def find(name: str) -> Preset:
 
 
 def resolve(algorithm: str, env: str, preset: str = "paper", **values: Any) -> "Settings[Any]":
-    """The settings of a run: the algorithm's defaults, the paper's for the task, the preset's, then these values.
+    """Return the settings of a run: the algorithm's defaults, the paper's for the task, the preset's, these values.
 
     >>> resolve("redq", "Hopper-v4", tau=0.01).fresh_batches
     20
     """
-    from smrl.settings import make_settings  # here, so that presets can be listed at once
+    from smrl.settings import make_settings  # not above, so that presets can be listed without importing it
 
-    chosen = find(preset)
+    chosen = find_preset(preset)
     algorithms = dict.fromkeys(row.algorithm for row in chosen.rows)
     if preset != "paper" and not algorithms.keys() & {algorithm, "*"}:
-        raise SmrlError(f"the preset '{preset}' says nothing of {algorithm}; it is for {', '.join(algorithms)}.")
+        raise SmrlError(f"the preset '{preset}' is not for {algorithm}, but for {', '.join(algorithms)}.")
     settings: dict[str, Any] = {}
     for row in PRESETS["paper"].rows + chosen.rows:
         if row.algorithm in ("*", algorithm) and fnmatchcase(env.rpartition(":")[2], row.tasks):

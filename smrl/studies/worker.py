@@ -1,7 +1,7 @@
-"""One run of many, in a process of its own: `python -m smrl.studies.worker TASK DESCRIPTOR`.
+"""Train one run of many in a separate process: `python -m smrl.studies.worker REQUEST DESCRIPTOR`.
 
-The task is JSON. The descriptor is the socket over which news go to the launcher; it is closed when the launcher ends,
-however it ends, and then the run saves itself and ends too.
+The request is JSON. The descriptor is the socket over which events go to the launcher. It closes when the launcher ends
+for any reason; then the run saves itself and ends too.
 """
 
 import contextlib
@@ -25,24 +25,24 @@ from smrl.training.run_training import run_training
 from smrl.training.signals import Interrupted
 
 SECONDS_TO_SAVE = 60.0
-LOCK_SECONDS = 0.5  # between two looks at a lock
+LOCK_POLL_SECONDS = 0.5
 
 
-def work(task: str, descriptor: int) -> int:
-    """Carry out a run; the exit code."""
+def work(request: str, descriptor: int) -> int:
+    """Train a run and return the exit code."""
     connection = socket.socket(fileno=descriptor)
-    connection.set_inheritable(False)  # a process that the environment starts must not hold it open
+    connection.set_inheritable(False)  # or a process that the environment starts would hold it open
     threading.Thread(target=_end_with_launcher, args=(connection,), daemon=True).start()
     progress = SentProgress(connection)
     for number in (signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)  # a cluster warns all processes of a job; the launcher answers for them
-    given = json.loads(task)
+        signal.signal(number, signal.SIG_IGN)  # a cluster signals all processes of a job; the launcher handles it
+    given = json.loads(request)
     if named_code(given["settings"]):
         plugins.use_working_directory()
     try:
         settings = from_json(given["settings"])
-        options = RunOptions(**given["session"])
-        wait_for_lock(RunDirectory.of(settings, options.runs), given["patience"])
+        options = RunOptions(**given["options"])
+        wait_for_lock(RunDirectory.of(settings, options.runs), given["lock_timeout"])
         run_training(settings, options, partial(make, settings.env), progress)
     except SmrlError as error:
         progress.fail(str(error))
@@ -54,23 +54,23 @@ def work(task: str, descriptor: int) -> int:
 
 
 def wait_for_lock(directory: RunDirectory, seconds: float) -> None:
-    """Wait for the process that trains this run to end, as on a node that is taken for dead but is still saving.
+    """Wait for the end of another process that trains this run, such as one on a node that is presumed dead.
 
-    The lock of a node that has lost its power is void when the server of a shared folder says so, on NFS after 90 s.
+    The lock of a node without power expires when the server of the shared folder releases it, on NFS after 90 s.
     """
     end = time.monotonic() + seconds
     while directory.config.exists() and time.monotonic() < end:
         with contextlib.suppress(SmrlError), directory.locked():
             return
-        time.sleep(LOCK_SECONDS)
+        time.sleep(LOCK_POLL_SECONDS)
 
 
 def _end_with_launcher(connection: socket.socket) -> None:
-    with contextlib.suppress(ConnectionResetError):  # where the launcher ends with news unread
-        connection.recv(1)  # nothing is ever sent this way: it returns when the launcher's end is closed
+    with contextlib.suppress(ConnectionResetError):  # the launcher ended with events unread
+        connection.recv(1)  # the launcher sends nothing: this returns when its end is closed
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(SECONDS_TO_SAVE)
-    os._exit(128 + signal.SIGTERM)  # the environment hangs; the last checkpoint is whole
+    os._exit(128 + signal.SIGTERM)  # the environment hangs; the last checkpoint is intact
 
 
 if __name__ == "__main__":

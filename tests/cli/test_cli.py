@@ -1,4 +1,4 @@
-"""The commands, as a user types them, and the same in Python."""
+"""The commands as a user types them, and the same in Python."""
 
 import itertools
 import json
@@ -109,7 +109,7 @@ def test_play_the_best_policy(run: smrl.Run, tmp_path: Path) -> None:
     assert played == pytest.approx(evaluated)
 
 
-def test_play_says_what_a_video_is_called(run: smrl.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_play_refuses_other_video_formats(run: smrl.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["play", str(run.path), "--video", str(tmp_path / "play.txt")])
     assert ".mp4" in capsys.readouterr().err
@@ -124,7 +124,7 @@ def test_play_says_what_a_video_is_called(run: smrl.Run, tmp_path: Path, capsys:
     ],
 )
 @pytest.mark.parametrize("after", [0, 20])
-def test_a_film_that_fails_leaves_no_file(
+def test_a_failed_video_leaves_no_file(
     complaint: str,
     advice: str,
     after: int,
@@ -133,7 +133,7 @@ def test_a_film_that_fails_leaves_no_file(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An older film of the name stays, too; packages are named only where graphics are at fault."""
+    """An older video of the same name stays; packages are named only if graphics are at fault."""
     old = tmp_path / "old.mp4"
     old.write_bytes(b"an older film")
     for video in (tmp_path / "new.mp4", old):
@@ -179,13 +179,15 @@ def test_preset_and_flags(in_tmp_path: Path) -> None:
 
 
 def test_flags_become_values(in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Truth values with and without a word, sizes of layers with spaces and commas, None, 1e4, aliases."""
+    """Booleans with and without a value, layer sizes with spaces and commas, None, 1e4, aliases."""
     given: dict[str, Any] = {}
     monkeypatch.setattr("smrl.cli.train.train", lambda *words, **values: given.update(values))
     words = ["--layer-norm", "--actor-hidden", "64", "32", "--critic-hidden", "16,8", "--utd", "2", "--steps", "1e4"]
     words += ["--target-entropy", "-1e-2", "--reset-every", "None", "--wandb", "7", "--runs", "7", "--reuse", "10:30,1"]
     main(["train", "sac", "Pendulum-v1", *words, "--quiet", "True", "--bias-original", "false"])
     assert given == {
+        "algorithm": "sac",
+        "env": "Pendulum-v1",
         "layer_norm": True,
         "actor_hidden": (64, 32),
         "critic_hidden": (16, 8),
@@ -202,7 +204,7 @@ def test_flags_become_values(in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 class Leaning(Toy):
-    """An environment of one's own, given as a class, with bounds of its own."""
+    """A custom environment, given as a class, with unusual bounds."""
 
     def __init__(self) -> None:
         super().__init__(actions=gymnasium.spaces.Box(np.array([0, -3], np.float32), np.array([1, 5], np.float32)))
@@ -213,7 +215,7 @@ class Leaning(Toy):
         return obs, reward, terminated, self.steps == 10, info
 
 
-def test_ones_own_environment(tmp_path: Path) -> None:
+def test_a_custom_environment(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,), "runs": tmp_path, "quiet": True}
     run = smrl.train("td3", Leaning, reuse=1, steps=60, warmup=20, eval_every=20, **settings)
     action = run.policy(np.zeros(2))

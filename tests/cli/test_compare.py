@@ -1,4 +1,4 @@
-"""`smrl compare`: what is run, what is shown, and what happens to the runs when things go wrong."""
+"""`smrl compare`: which runs it trains, what it shows, and what happens to the runs after failures."""
 
 import itertools
 import os
@@ -17,6 +17,7 @@ from printing_envs import LINES
 import smrl
 from smrl.cli.main import main
 from smrl.errors import SmrlError
+from smrl.paper import tasks
 from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions
@@ -70,7 +71,28 @@ def test_compare_sweeps_any_setting_of_several_algorithms(monkeypatch: pytest.Mo
     assert options == RunOptions(runs=Path("x"), threads=2)
 
 
-def test_a_failed_run_is_named_and_the_others_are_shown(in_tmp_path: Path) -> None:
+def test_compare_all_tasks_of_a_list(
+    in_tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    envs = ("Pendulum-v1", "MountainCarContinuous-v0")
+    monkeypatch.setitem(tasks.LISTS, "classic", tasks.TaskList("for this test", envs))
+    words = ["compare", "ddpg", "@classic", *SHORT, *SMALL, "--max-episode-steps", "15"]
+    main([*words, "--reuse", "1", "--seeds", "1", "--quiet"])
+    text = capsys.readouterr().out
+    assert all(name in text for name in envs)
+    assert sorted(path.parents[2].name for path in in_tmp_path.glob("runs/*/*/*/config.json")) == sorted(envs)
+    (figure,) = in_tmp_path.rglob("*.png")
+    assert figure.parent == in_tmp_path / "runs"
+
+
+def test_an_unknown_list(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["compare", "ddpg", "@dmc-utb"])
+    assert stop.value.code == 2
+    assert "did you mean dmc-utd?" in capsys.readouterr().err
+
+
+def test_a_failed_run_is_reported_and_the_others_are_shown(in_tmp_path: Path) -> None:
     """The environment, of the working directory, fails where actions are repeated: one of the two runs ends well."""
     (in_tmp_path / "picky.py").write_text(PICKY)
     words = ["compare", "ddpg", "picky:make", "--seeds", "1", "--reuse", "1", "--action-repeat", "1", "2"]
@@ -101,7 +123,7 @@ make = Picky
 """
 
 
-def test_compare_says_what_its_runs_say(in_tmp_path: Path) -> None:
+def test_compare_reports_errors_of_its_runs(in_tmp_path: Path) -> None:
     words = ["compare", "ddpg", "broken_envs:Broken/Raises-v0", "--reuse", "1", "--seeds", "1", *SHORT, "--quiet"]
     code, text, errors = run(*words)
     assert (code, text) == (2, "")
@@ -110,8 +132,8 @@ def test_compare_says_what_its_runs_say(in_tmp_path: Path) -> None:
     assert errors.count("\n") == 1
 
 
-def test_a_process_that_dies_is_named(in_tmp_path: Path) -> None:
-    """By a signal, or by an exception that is no sentence: what it printed is kept."""
+def test_a_dead_process_is_reported(in_tmp_path: Path) -> None:
+    """It dies by a signal or by an unexpected exception; its output is kept."""
     (in_tmp_path / "deadly.py").write_text(DEADLY)
     for death, message in {"signal": "was ended by SIGKILL", "exception": "ZeroDivisionError: a bug"}.items():
         words = ["compare", "ddpg", "deadly:make", "--reuse", "1", "--seeds", "1", *SHORT, *SMALL, "--runs", death]
@@ -125,7 +147,7 @@ def test_a_process_that_dies_is_named(in_tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_the_system_kills_is_continued(in_tmp_path: Path) -> None:
+def test_a_killed_run_is_resumed(in_tmp_path: Path) -> None:
     """Once its process was killed at step 30, another one continues it to its end; without retries it fails."""
     (in_tmp_path / "mortal.py").write_text(MORTAL)
     words = ["compare", "ddpg", "mortal:make", "--reuse", "1", "--seeds", "1", *SHORT, *SMALL]
@@ -133,7 +155,7 @@ def test_a_run_that_the_system_kills_is_continued(in_tmp_path: Path) -> None:
     environment = {"PYTHONPATH": f"{PATH}{os.pathsep}{in_tmp_path}"}
     code, text, errors = run(*words, "--runs", "some", **environment, MARK=str(in_tmp_path / "some.died"))
     assert code == 0, errors
-    assert "ended by SIGKILL (the system may have run out of memory); it is continued" in errors
+    assert "ended by SIGKILL (the system may have run out of memory); resuming it" in errors
     assert "continuing at step" in errors
     assert "return" in text
     code, _, errors = run(
@@ -186,7 +208,7 @@ make = Deadly
 
 
 def test_an_environment_that_prints(in_tmp_path: Path) -> None:
-    """Whatever it prints, also past Python, is no news; it is kept beside the run."""
+    """Output of the environment, also from outside of Python, is not an event; it is kept beside the run."""
     words = ["compare", "ddpg", "printing_envs:Printing-v0", "--reuse", "1", "--seeds", "2", *SHORT, *SMALL]
     code, text, errors = run(*words, PYTHONPATH=PATH)
     assert code == 0, errors
@@ -243,7 +265,7 @@ def test_an_interrupted_comparison_saves_its_runs(number: signal.Signals, in_tmp
     assert process.returncode == 128 + number
     assert text == ""
     assert "Traceback" not in errors
-    assert errors.splitlines()[-1] == "smrl: stopped; every run is saved, and the same command continues them."
+    assert errors.splitlines()[-1] == "smrl: stopped; every run is saved, and the same command resumes them."
     assert have_ended(in_tmp_path)
     steps = saved_steps(in_tmp_path)
     assert len(steps) == 2

@@ -1,4 +1,4 @@
-"""`smrl report`: files by their endings, and one sentence for what cannot be used."""
+"""`smrl report`: files by their endings, comparison with published results, and refusals."""
 
 import csv
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import matplotlib.image
 import pytest
 from commands import refused
+from commands import run as command
 from written_runs import write_run, write_study
 
 from smrl.cli.main import main
@@ -54,15 +55,13 @@ def test_the_same_runs_give_the_same_files(tmp_path: Path) -> None:
         assert pair[0].read_bytes() == pair[1].read_bytes()
 
 
-def test_by_default_it_is_a_page(in_tmp_path: Path) -> None:
+def test_default_output_is_a_page(in_tmp_path: Path) -> None:
     write_run(in_tmp_path / "runs" / "a", [(1000, 1.0)])
     main(["report", "runs"])
     assert (in_tmp_path / "report.html").exists()
 
 
-def test_a_damaged_run_is_a_sentence_and_the_rest_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_run_is_one_line_and_the_rest_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "good", [(1000, 1.0)])
     (write_run(tmp_path / "bad", [(1000, 1.0)], seed=1) / "config.json").write_text("{")
     main(["report", str(tmp_path), "-o", str(tmp_path / "report.csv")])
@@ -79,13 +78,46 @@ def test_strange_names_are_written_as_they_are(tmp_path: Path) -> None:
     assert "$\\frac \\udc80" in (tmp_path / "report.csv").read_text()
 
 
-def test_what_cannot_be_meant_is_one_sentence(tmp_path: Path) -> None:
+def test_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [(1000, 1.0)])
     (tmp_path / "file").write_text("")
     assert "is not a folder" in refused("report", tmp_path / "nowhere")
     assert "must end in .html, " in refused("report", run, "-o", tmp_path / "report.doc")
     assert "cannot write" in refused("report", run, "-o", tmp_path / "file" / "report.html")
-    assert "smrl report --help lists the flags" in refused("report", run, "--targte", "3")
-    assert "write smrl report RUNS…" in refused("report")
+    assert "did you mean --target?" in refused("report", run, "--targte", "3")
+    assert "required: RUNS; see smrl report --help" in refused("report")
     (run / "evaluations.csv").write_text("")
     assert "no run can be reported on" in refused("report", run)
+
+
+def test_published_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run below the published band is exit code 1; otherwise, one that cannot be read is exit code 2."""
+    runs, words = (
+        tmp_path / "runs",
+        ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "report.csv"), "--published"],
+    )
+    write_run(runs / "a", [(300_000, 8600.0)], env="HalfCheetah-v4", steps=300_000)
+    write_run(runs / "b", [(300_000, 1.0)], env="Pendulum-v1", steps=300_000)
+    main(words)
+    _, *lines = capsys.readouterr().out.splitlines()
+    assert sorted(line.split()[0] for line in lines) == ["unknown", "within"]
+    (write_run(runs / "c", [], env="HalfCheetah-v4", seed=2) / "evaluations.csv").unlink()
+    code, _, errors = command(*words)
+    assert code == 2
+    assert "holds no evaluation yet" in errors
+    assert errors.count("\n") == 1
+    write_run(runs / "d", [(300_000, 100.0)], env="HalfCheetah-v4", seed=1, steps=300_000)
+    code, output, _ = command(*words)
+    assert code == 1
+    assert sorted(line.split()[0] for line in output.splitlines()[1:]) == ["below", "unknown", "within"]
+
+
+def test_control_characters_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "a", [(1000, 1.0)], env="\x1b[31mred")
+    (write_run(tmp_path / "\x1b[31mred", [(1000, 1.0)]) / "evaluations.csv").unlink()
+    with pytest.raises(SystemExit):
+        main(["report", str(tmp_path), "-o", str(tmp_path / "report.csv"), "--published"])
+    messages = capsys.readouterr()
+    assert "�[31mred" in messages.out
+    assert "�[31mred" in messages.err
+    assert "\x1b" not in messages.out + messages.err

@@ -1,4 +1,4 @@
-"""`smrl sweep`: what is refused, what is listed, what is skipped, and that interruptions change nothing."""
+"""`smrl sweep`: what it refuses, lists and skips, and that interruptions change nothing."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ ONE = 'algorithm = "ddpg"\nenv = "Pendulum-v1"\nreuse = 1\nseeds = 1\nsteps = 60
 
 
 def message(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    """What the command says when it refuses, in this process."""
+    """Return the error of the command, in this process."""
     with pytest.raises(SystemExit) as stop:
         main(["sweep", *map(str, words)])
     errors = capsys.readouterr().err
@@ -28,13 +28,13 @@ def message(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((), "write smrl sweep FILE"),
-        (("sweep.toml", "other.toml"), "write smrl sweep FILE"),
-        (("--dry-run",), "write smrl sweep FILE"),
+        ((), "required: FILE; see smrl sweep --help"),
+        (("sweep.toml", "other.toml"), "unexpected argument 'other.toml'"),
+        (("--dry-run",), "required: FILE"),
         (("pper",), "did you mean paper?"),
         (("none.toml",), "none.toml cannot be read (No such file or directory)"),
         (("sweep.toml", "--launcher", "lokal"), "launcher must be local, ray or slurm, not 'lokal'"),
-        (("sweep.toml", "--adress", "x"), "perhaps you meant --address"),
+        (("sweep.toml", "--adress", "x"), "did you mean --address"),
         (("sweep.toml", "--address", "127.0.0.1:1"), "add --launcher ray"),
         (("sweep.toml", "--reuse", "1"), "--reuse"),
         (("sweep.toml", "--threads", "0"), "threads must be a whole number of at least 1"),
@@ -46,9 +46,7 @@ def test_refused(words: tuple[str, ...], text: str, in_tmp_path: Path, capsys: p
     assert not (in_tmp_path / "runs").exists()
 
 
-def test_what_cannot_run_is_refused_before_anything_starts(
-    in_tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unfit_runs_are_refused_before_anything_starts(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A typo in the second table, and an environment whose actions SAC cannot take."""
     file = written(in_tmp_path, f"{ONE}\n[[runs]]\n{ONE}\ntua = 0.1")
     assert "[[runs]] number 2 of sweep.toml: no algorithm of ddpg has a setting 'tua'; did you mean tau?" in message(
@@ -96,7 +94,7 @@ def test_a_wrong_option_of_slurm(in_tmp_path: Path) -> None:
     assert "partitoin" in errors
 
 
-def test_runs_are_listed_made_skipped_and_extended(
+def test_runs_are_listed_trained_skipped_and_extended(
     in_tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = written(in_tmp_path, ONE)
@@ -120,7 +118,7 @@ def test_runs_are_listed_made_skipped_and_extended(
     main(["sweep", "sweep.toml", "--dry-run"])
     assert "done" in capsys.readouterr().out
 
-    monkeypatch.setattr(local, "Worker", None)  # no process is started for a finished run
+    monkeypatch.setattr(local, "WorkerProcess", None)  # no process is started for a finished run
     main(["sweep", "sweep.toml"])
     again = capsys.readouterr()
     assert again.out == shown.out
@@ -141,7 +139,7 @@ GRID = 'algorithm = ["ddpg", "td3"]\nenv = ["Pendulum-v1", "MountainCarContinuou
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_interrupted_twice_ends_as_one_that_is_not(tmp_path: Path) -> None:
+def test_an_interrupted_sweep_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
     """By Ctrl-C, and by the death of the command and of a worker: 16 runs, byte for byte."""
     file = written(tmp_path, GRID)
     file.write_text(

@@ -95,21 +95,21 @@ def test_all_moments_belong_to_one_run(monkeypatch: pytest.MonkeyPatch, in_tmp_p
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "no algorithm": ((), "write smrl reproduce batch-fit ALGORITHM ENVIRONMENT"),
-    "no environment": (("sac",), "smrl reproduce batch-fit sac Hopper-v4"),
-    "two environments": (("sac", "Hopper-v4", "Ant-v4"), "ALGORITHM ENVIRONMENT, then the flags"),
+    "no algorithm": ((), "begin with an algorithm: smrl reproduce batch-fit ALGORITHM ENVIRONMENT"),
+    "no environment": (("sac",), "required: ENVIRONMENT; see smrl reproduce batch-fit --help"),
+    "two environments": (("sac", "Hopper-v4", "Ant-v4"), "no algorithm 'Hopper-v4'"),
     "no such algorithm": (("sca", "Hopper-v4"), "did you mean sac?"),
     "no such environment": (("sac", "Hoper-v4"), "did you mean Hopper-v4?"),
     "discrete actions": (("sac", "CartPole-v1"), "SAC needs continuous actions"),
     "no updates": (("sac", "X-v1", "--updates", "0"), "updates must be a whole number of at least 1, not 0"),
-    "updates without a number": (("sac", "X-v1", "--updates"), "--updates needs a value"),
+    "updates without a number": (("sac", "X-v1", "--updates"), "--updates: expected at least one argument"),
     "no batches": (("sac", "X-v1", "--batches", "0"), "batches must be a whole number of at least 1, not 0"),
-    "two numbers of batches": (("sac", "X-v1", "--batches", "1", "2"), "--batches takes one value, not 1 2"),
+    "two numbers of batches": (("sac", "X-v1", "--batches", "1", "2"), "unexpected argument '2'"),
     "no seeds": (("sac", "X-v1", "--seeds", "0"), "seeds must be .* at least 1"),
     "a moment in the warm-up": (("sac", "X-v1", "--steps", "5000", "9000"), "raise --steps or lower --warmup"),
     "a moment before the first evaluation": (
         ("sac", "X-v1", "--steps", "600", "--warmup", "500"),
-        "no evaluation .*lower --eval-every",
+        "before their first evaluation .*lower --eval-every",
     ),
     "a word for steps": (("sac", "X-v1", "--steps", "ten"), "steps must be a whole number .*'ten'"),
     "a flag of other commands": (("sac", "X-v1", "--max-minutes", "1"), "--max-minutes"),

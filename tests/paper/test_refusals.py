@@ -7,13 +7,16 @@ import pytest
 from smrl.cli.main import main
 
 REFUSED = {
-    "alpha above 1": (("q-smr", "cliffwalking", "--alpha", "1.5"), "alpha must be from 0 to 1"),
-    "gamma of 1": (("q-smr", "cliffwalking", "--gamma", "1"), "gamma"),
-    "reuse of 0": (("q-smr", "maze", "--reuse", "0"), "reuse must be at least 1"),
-    "a maze of one cell": (("q-smr", "maze", "--size", "1"), "at least 2x2"),
-    "more portals than cells": (("q-smr", "maze", "--size", "3", "--portals", "4"), "4 pairs of portals do not fit"),
-    "no such task": (("q-smr", "labyrinth"), "labyrinth"),
-    "no seeds": (("q-smr", "maze", "--seeds", "0"), "seeds"),
+    "alpha above 1": (("q-smr", "--tasks", "cliffwalking", "--alpha", "1.5"), "alpha must be from 0 to 1"),
+    "gamma of 1": (("q-smr", "--tasks", "cliffwalking", "--gamma", "1"), "gamma"),
+    "reuse of 0": (("q-smr", "--tasks", "maze", "--reuse", "0"), "reuse must be at least 1"),
+    "a maze of one cell": (("q-smr", "--tasks", "maze", "--size", "1"), "at least 2x2"),
+    "more portals than cells": (
+        ("q-smr", "--tasks", "maze", "--size", "3", "--portals", "4"),
+        "4 pairs of portals do not fit",
+    ),
+    "no such task": (("q-smr", "--tasks", "labyrinth"), "labyrinth"),
+    "no seeds": (("q-smr", "--tasks", "maze", "--seeds", "0"), "seeds"),
     "a negative seed": (("theory", "--seed", "-1"), "seed must be at least 0, not -1."),
     "a study by name": (("theory", "--studies", "gamma"), "gamma"),
 }

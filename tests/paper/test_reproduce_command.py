@@ -26,9 +26,9 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "write smrl reproduce NAME, with one of q-smr, batch-fit, theory, hyperparameters, gym"),
+        ((), "begin with a name: smrl reproduce NAME, with one of q-smr, batch-fit, theory, hyperparameters, gym"),
         (("gim",), "did you mean gym?"),
-        (("--quiet", "q-smr"), "write smrl reproduce q-smr, then its flags."),
+        (("--quiet", "q-smr"), "unexpected argument 'q-smr'"),
         (("gym", "--scale", "2"), "scale"),
         (("gym", "--seeds", "0"), "seeds"),
         (("gym", "--tasks", "Hoper-v4"), "did you mean Hopper-v4?"),

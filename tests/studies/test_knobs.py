@@ -160,7 +160,7 @@ def test_every_preset_can_be_used(name: str) -> None:
 
 
 def test_a_preset_is_for_its_algorithms() -> None:
-    with pytest.raises(SmrlError, match="says nothing of tqc"):
+    with pytest.raises(SmrlError, match="is not for tqc"):
         resolve("tqc", "Hopper-v4", "utd")
 
 

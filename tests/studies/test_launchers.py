@@ -1,4 +1,4 @@
-"""Launchers: this machine, Ray and Slurm train the same runs to the same bytes, whatever dies on the way."""
+"""Launchers: this machine, Ray and Slurm train runs to the same bytes, also when workers or nodes die."""
 
 import os
 import secrets
@@ -17,36 +17,36 @@ from sweeps import results, saved_steps, until, written
 
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions
-from smrl.studies import grid
 from smrl.studies.launch import run_all
 from smrl.studies.launchers.local import Local
-from smrl.studies.launchers.protocol import Ending, Task
+from smrl.studies.launchers.protocol import JobResult, RunRequest
+from smrl.studies.sweep import read_sweep
 from smrl.studies.worker import wait_for_lock
 
 THREE = 'algorithm = "ddpg"\nenv = "Pendulum-v1"\nreuse = 1\nseeds = 3\n'
 
 
-class Told:
-    """A meter that remembers."""
+class RecordedProgress:
+    """A progress that keeps its events."""
 
     def __init__(self) -> None:
-        self.news: list[tuple[Any, ...]] = []
+        self.events: list[tuple[Any, ...]] = []
 
     def begin(self, step: int) -> None:
-        self.news.append(("begin", step))
+        self.events.append(("begin", step))
 
     def advance(self, step: int) -> None:
         pass
 
     def evaluated(self, step: int, mean: float) -> None:
-        self.news.append(("evaluated", step))
+        self.events.append(("evaluated", step))
 
     def notify(self, message: str) -> None:
-        self.news.append(("say", message))
+        self.events.append(("notify", message))
 
 
-def test_a_worker_waits_for_the_one_before_it(tmp_path: Path) -> None:
-    """As for one on a node that is taken for dead but still saves its run."""
+def test_a_worker_waits_for_a_locked_run(tmp_path: Path) -> None:
+    """A node that is presumed dead may still be saving the run."""
     directory = RunDirectory(tmp_path)
     directory.config.write_text("{}")
     is_locked, may_end = threading.Event(), threading.Event()
@@ -59,7 +59,7 @@ def test_a_worker_waits_for_the_one_before_it(tmp_path: Path) -> None:
     holder = threading.Thread(target=hold)
     holder.start()
     is_locked.wait()
-    wait_for_lock(directory, seconds=0)  # returns, and the run is refused
+    wait_for_lock(directory, seconds=0)  # returns at once, and the run is refused
     waiter = threading.Thread(target=wait_for_lock, args=(directory, 60))
     waiter.start()
     waiter.join(1)
@@ -73,7 +73,7 @@ def test_a_worker_waits_for_the_one_before_it(tmp_path: Path) -> None:
 class Mortal:
     """A launcher whose first jobs die."""
 
-    places, poll_seconds, stopping, parting = 1, 0.0, "", ""
+    max_jobs, poll_seconds, stop_message, exit_message = 1, 0.0, "", ""
 
     def __init__(self, deaths: int) -> None:
         self.deaths, self.started = deaths, 0
@@ -84,13 +84,13 @@ class Mortal:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def start(self, task: Task, progress: Any) -> "Mortal":
+    def start(self, request: RunRequest, progress: Any) -> "Mortal":
         self.started += 1
         return self
 
-    def ending(self) -> Ending:
+    def poll(self) -> JobResult:
         dies = self.started <= self.deaths
-        return Ending("its node died", is_death=True) if dies else Ending("it does not converge.")
+        return JobResult("its node died", worker_died=True) if dies else JobResult("it does not converge.")
 
     def stop(self) -> None:
         pass
@@ -99,26 +99,26 @@ class Mortal:
         pass
 
 
-def test_what_dies_is_continued_and_what_fails_is_not(tmp_path: Path) -> None:
-    several = grid.find(str(written(tmp_path, THREE.replace("seeds = 3", "seeds = 1")))).settings
+def test_only_runs_whose_worker_died_are_resumed(tmp_path: Path) -> None:
+    runs = read_sweep(str(written(tmp_path, THREE.replace("seeds = 3", "seeds = 1"))), {}).settings
     options = RunOptions(runs=tmp_path, quiet=True)
     launcher = Mortal(deaths=2)
-    assert run_all(several, options, 2, launcher).failures == {"DDPG, reuse 1, seed 0": "it does not converge."}
+    assert run_all(runs, options, 2, launcher).failures == {"DDPG, reuse 1, seed 0": "it does not converge."}
     assert launcher.started == 3
     launcher = Mortal(deaths=2)
-    assert run_all(several, options, 1, launcher).failures == {"DDPG, reuse 1, seed 0": "its node died"}
+    assert run_all(runs, options, 1, launcher).failures == {"DDPG, reuse 1, seed 0": "its node died"}
     assert launcher.started == 2
 
 
-def test_local_places() -> None:
+def test_local_max_jobs() -> None:
     cores = len(os.sched_getaffinity(0))
-    assert Local(1).places == cores
-    assert Local(2 * cores).places == 1
+    assert Local(1).max_jobs == cores
+    assert Local(2 * cores).max_jobs == 1
 
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The runs of a sweep on this machine that nobody has disturbed."""
+    """Return the runs of an undisturbed sweep on this machine."""
     folder = tmp_path_factory.mktemp("reference")
     code, _, errors = run("sweep", written(folder, THREE), "--runs", folder / "runs")
     assert code == 0, errors
@@ -149,10 +149,10 @@ def cluster() -> Iterator[tuple["subprocess.Popen[str]", str, dict[str, str]]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["node", "worker"])
-def test_runs_of_a_ray_node_that_dies_are_continued(
+def test_runs_of_a_dead_ray_node_are_resumed(
     what: str, cluster: tuple["subprocess.Popen[str]", str, dict[str, str]], reference: Path, tmp_path: Path
 ) -> None:
-    """With all its processes, or only Ray's worker; then the run saves itself before another worker continues it."""
+    """A whole node dies, or only Ray's worker, and then the run saves itself before another worker resumes it."""
     nodes, address, environment = cluster
     words = ["--launcher", "ray", "--address", address, "--checkpoint-seconds", "0", "--runs", tmp_path / "runs"]
     process = start("sweep", written(tmp_path, THREE), *words, **environment)
@@ -163,7 +163,7 @@ def test_runs_of_a_ray_node_that_dies_are_continued(
     text, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     assert "its worker or node died" in errors
-    assert "it is continued" in errors
+    assert "resuming it" in errors
     assert "A sweep" in text
     assert results(tmp_path / "runs") == results(reference)
     logs = [log.read_text() for log in (tmp_path / "runs").rglob("output.log")]
@@ -171,7 +171,7 @@ def test_runs_of_a_ray_node_that_dies_are_continued(
 
 
 @pytest.mark.slow
-def test_a_sweep_on_ray_that_is_interrupted_saves_its_runs(
+def test_an_interrupted_sweep_on_ray_saves_its_runs(
     cluster: tuple["subprocess.Popen[str]", str, dict[str, str]], reference: Path, tmp_path: Path
 ) -> None:
     _, address, environment = cluster
@@ -181,7 +181,7 @@ def test_a_sweep_on_ray_that_is_interrupted_saves_its_runs(
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
-    assert errors.splitlines()[-1] == "smrl: stopped; every run is saved, and the same command continues them."
+    assert errors.splitlines()[-1] == "smrl: stopped; every run is saved, and the same command resumes them."
     assert len(saved_steps(tmp_path / "runs")) == 2
     code, _, errors = run(*words, **environment)
     assert code == 0, errors
@@ -189,29 +189,29 @@ def test_a_sweep_on_ray_that_is_interrupted_saves_its_runs(
 
 
 @pytest.mark.slow
-def test_a_job_of_slurm_that_reaches_its_limit_is_queued_again(reference: Path, tmp_path: Path) -> None:
+def test_a_slurm_job_at_its_time_limit_is_queued_again(reference: Path, tmp_path: Path) -> None:
     """With submitit's executor for one machine."""
-    on_slurm = pytest.importorskip("smrl.studies.launchers.on_slurm")
-    settings = grid.find(str(written(tmp_path, THREE))).settings[0]
-    options, told = RunOptions(runs=tmp_path / "runs", checkpoint_seconds=1000), Told()
-    with on_slurm.Slurm(options.runs, 1, {"partition": "any"}, cluster="local") as launcher:
-        job = launcher.start(Task.of(settings, options, 0), lambda: told)
+    slurm = pytest.importorskip("smrl.studies.launchers.slurm")
+    settings = read_sweep(str(written(tmp_path, THREE)), {}).settings[0]
+    options, progress = RunOptions(runs=tmp_path / "runs", checkpoint_seconds=1000), RecordedProgress()
+    with slurm.SlurmLauncher(options.runs, 1, {"partition": "any"}, cluster="local") as launcher:
+        job = launcher.start(RunRequest.of(settings, options, 0), lambda: progress)
         folder = RunDirectory.of(settings, options.runs).path
-        until(lambda: job.ending() is None and bool(told.news))
+        until(lambda: job.poll() is None and bool(progress.events))
         controller = job._job.job_id
         (task,) = Path(f"/proc/{controller}/task/{controller}/children").read_text().split()
         os.kill(int(task), signal.SIGUSR2)
-        until(lambda: job.ending() is not None)
-    assert job.ending() == Ending()
+        until(lambda: job.poll() is not None)
+    assert job.poll() == JobResult()
     assert "continuing at step" in (folder / "output.log").read_text()
-    assert ("evaluated", 5000) in told.news
+    assert ("evaluated", 5000) in progress.events
     name = str(folder.relative_to(options.runs))
     assert results(options.runs)[name] == results(reference)[name]
 
 
 @pytest.mark.slow
-def test_a_sweep_leaves_its_jobs_to_slurm_and_finds_them_again(reference: Path, tmp_path: Path) -> None:
-    """With commands that stand in for Slurm's; one of the jobs is ended by the system and is continued."""
+def test_an_interrupted_sweep_leaves_its_jobs_to_slurm(reference: Path, tmp_path: Path) -> None:
+    """Commands stand in for those of Slurm; the same sweep finds its jobs again, and one that was killed is resumed."""
     pytest.importorskip("submitit")
     slurm = tmp_path / "slurm"
     environment = fake_slurm.install(slurm)
@@ -223,7 +223,7 @@ def test_a_sweep_leaves_its_jobs_to_slurm_and_finds_them_again(reference: Path, 
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert errors.splitlines()[-1].startswith("smrl: left; the jobs go on in Slurm")
+    assert errors.splitlines()[-1].startswith("smrl: left; the jobs continue in Slurm")
     code, text, errors = run(*words, **environment)
     assert code == 0, errors
     assert "A sweep" in text

@@ -1,4 +1,4 @@
-"""Sweeps: which runs a comparison makes, what they are called, and what is refused before anything starts."""
+"""Sweeps from keywords: which runs they contain, their titles, and which arguments are refused."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from smrl.studies.sweep import slug, sweep, titles
 
 
 def values(found: list[Any], *names: str) -> list[tuple[Any, ...]]:
-    """The values of these settings, run by run."""
+    """Return the values of these settings, run by run."""
     return [tuple(getattr(one, name, None) or getattr(one.hyper, name, None) for name in names) for one in found]
 
 
@@ -23,7 +23,7 @@ def test_all_combinations_with_all_seeds() -> None:
     assert found[0] == resolve("sac", "Hopper-v4", reuse=1, tau=0.005, batch_size=400, seed=5)
 
 
-def test_a_number_of_seeds_counts_from_0() -> None:
+def test_a_number_of_seeds_starts_at_0() -> None:
     assert [one.seed for one in sweep("sac", "Hopper-v4", reuse=1, seeds=3)] == [0, 1, 2]
     assert [one.seed for one in sweep("sac", "Hopper-v4", reuse=1, seeds=(4, 2))] == [4, 2]
 
@@ -39,7 +39,7 @@ def test_several_algorithms_and_settings_that_only_some_have() -> None:
     assert [one.hyper.target_entropy for one in found[:2]] == [-1, None]
 
 
-def test_without_reuse_1_is_compared_with_the_presets() -> None:
+def test_default_compares_reuse_1_with_the_preset() -> None:
     assert values(sweep(["sac", "redq"], "Hopper-v4", seeds=1), "algorithm", "reuse") == [
         ("sac", "1"),
         ("sac", "10"),
@@ -71,12 +71,12 @@ def test_a_list_is_several_values_and_a_tuple_is_one() -> None:
     ]
 
 
-def test_the_same_run_is_made_once() -> None:
+def test_duplicate_runs_are_removed() -> None:
     assert len(sweep("sac", "Hopper-v4", reuse=[1, 1, "1"], tau=[0.005, 5e-3], seeds=[0, 0])) == 1
     assert len(sweep(["sac", "sac"], "Hopper-v4", preset="lr", seeds=1)) == 1, "its reuse is 1"
 
 
-def test_defaults_of_the_task_and_preset_stay() -> None:
+def test_defaults_of_task_and_preset_are_kept() -> None:
     (one,) = sweep("redq", "HalfCheetah-v4", reuse=1, tau=[0.01], seeds=1)
     assert (one.fresh_batches, one.hyper.target_entropy) == (20, -3)
 
@@ -95,7 +95,7 @@ def test_defaults_of_the_task_and_preset_stay() -> None:
         ({"actor_hidden": [64, 64]}, "actor_hidden must be"),
         ({"steps": [1000, 5000, 10_000]}, "nothing would be learned"),
         ({"steps": [10_000, 20_000]}, "give one number of steps"),
-        ({"preset": "lr"}, "says nothing of td3"),
+        ({"preset": "lr"}, "is not for td3"),
         ({"preset": ["paper", "autors"]}, "did you mean authors"),
         ({"preset": ()}, "preset needs at least one value"),
         ({"reuse": [1, 0]}, "reuse must be at least 1"),
@@ -123,7 +123,13 @@ def test_titles_name_what_varies() -> None:
     ]
 
 
-def test_file_names_say_what_varies_and_differ_between_sweeps() -> None:
+def test_titles_of_several_tasks_are_unique() -> None:
+    runs = [one for env in ("Pendulum-v1", "MountainCarContinuous-v0") for one in sweep("sac", env, reuse=10, seeds=2)]
+    assert len(set(titles(runs))) == 4
+    assert titles(runs)[0] == "Pendulum-v1, SAC, reuse 10, seed 0"
+
+
+def test_slugs_name_what_varies_and_differ_between_sweeps() -> None:
     sweeps = [
         sweep("sac", "Hopper-v4", reuse=[1, 10]),
         sweep("sac", "Hopper-v4", reuse=[1, 5]),

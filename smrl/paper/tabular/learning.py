@@ -11,12 +11,11 @@ M = 1 is Q-learning. Each reuse recomputes the maximum, which matters where s' =
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tyro
 
 from smrl import randomness
 from smrl.errors import require
@@ -27,24 +26,21 @@ from smrl.types import Array, Key, Transition
 
 BLOCK = 64  # steps per draw of random numbers; single draws would take ten times as long as everything else
 
+RateKind = Literal["constant", "steps", "visits"]
+
 
 @dataclass(frozen=True)
 class Rate:
     """The learning rate: ``alpha``, or h / (M·(t + t0)) by steps t from 0, or 1 / n^omega by visits n of (s, a)."""
 
-    kind: Annotated[Literal["constant", "steps", "visits"], tyro.conf.arg(name="rate")] = "constant"
-    """Learning rate: constant, h/(M(t + t0)) by steps t, or 1/n^omega by visits n of a state-action pair."""
+    kind: RateKind = "constant"
     alpha: float = 0.05
-    """The constant learning rate."""
     h: float = 1.0
-    """Numerator h of the learning rate by steps."""
     t0: float = 1.0
-    """Offset t0 of the learning rate by steps."""
     omega: float = 0.77
-    """Exponent omega of the learning rate by visits."""
 
     def __post_init__(self) -> None:
-        known = ("constant", "steps", "visits")
+        known = get_args(RateKind)
         require(self.kind in known, f"there is no learning rate '{self.kind}'; choose one of {', '.join(known)}.")
         require(0 <= self.alpha <= 1, f"alpha must be from 0 to 1, not {self.alpha:g}.")
         require(0 < self.h <= self.t0, f"h must be above 0 and at most t0, not {self.h:g} with t0 {self.t0:g}.")

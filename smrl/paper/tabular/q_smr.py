@@ -4,12 +4,11 @@ import csv
 import io
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-import tyro
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -20,7 +19,7 @@ from rich.table import Table
 
 from smrl.errors import require
 from smrl.paper.tabular.grid_world import STEPS, GridTask, Rules, cliffwalking_task
-from smrl.paper.tabular.learning import Rate, Result, Settings, learn
+from smrl.paper.tabular.learning import Rate, RateKind, Result, Settings, learn
 from smrl.paper.tabular.maze import generate, maze_task
 from smrl.report.figures import COLOURS, GREY, INK, tidy
 from smrl.report.text import number, plain_table, spread
@@ -43,16 +42,24 @@ NOTE = "line: mean over seeds, running over 2 % of the episodes; band: sample st
 class Options:
     """Learn CliffWalking and mazes with Q-learning and Q-SMR: a table and a picture."""
 
-    tasks: Annotated[tuple[Task, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TASK …")] = ("cliffwalking", "maze")
+    tasks: tuple[Task, ...] = ("cliffwalking", "maze")
     """Tasks to learn: cliffwalking, maze or both."""
     reuse: tuple[int, ...] = (1, 10)
     """Updates per transition, M of the paper; 1 is Q-learning."""
     seeds: int = 20
     """Runs per reuse ratio, with the seeds 0, 1, …; each seed has its own maze."""
-    episodes: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
+    episodes: int | None = None
     """Training episodes; by default the paper's, 500 for CliffWalking and 100 for the maze."""
-    rate: Rate = field(default_factory=Rate)
-    """Learning rate."""
+    rate: RateKind = "constant"
+    """Learning rate: constant, h/(M(t + t0)) by steps t, or 1/n^omega by visits n of a state-action pair."""
+    alpha: float = 0.05
+    """The constant learning rate."""
+    h: float = 1.0
+    """Numerator h of the learning rate by steps."""
+    t0: float = 1.0
+    """Offset t0 of the learning rate by steps."""
+    omega: float = 0.77
+    """Exponent omega of the learning rate by visits."""
     gamma: float = 0.99
     """Discount factor."""
     epsilon: float = 0.1
@@ -63,15 +70,13 @@ class Options:
     """Cells along a side of the maze."""
     plain: bool = False
     """Learn in mazes without loops and portals."""
-    portals: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
+    portals: int | None = None
     """Pairs of portals in the maze; by default a third of its size, and none with --plain."""
     runs: Path = Path("runs")
     """Folder whose subfolder tabular gets the picture and the numbers."""
 
     def __post_init__(self) -> None:
         require(self.seeds >= 1, f"seeds must be at least 1, not {self.seeds}.")
-        require(len(self.tasks) > 0, f"write smrl reproduce q-smr TASK, with a task of {', '.join(EPISODES)}.")
-        require(len(self.reuse) > 0, "reuse needs at least one number, as in --reuse 1 10.")
 
 
 def run(options: Options, out: Console) -> None:
@@ -96,7 +101,8 @@ def run(options: Options, out: Console) -> None:
 def settings_of(options: Options, task: Task, reuse: int) -> Settings:
     """Return the settings with which a task is learned."""
     episodes = EPISODES[task] if options.episodes is None else options.episodes
-    return Settings(reuse, episodes, options.rate, options.gamma, options.epsilon)
+    rate = Rate(options.rate, options.alpha, options.h, options.t0, options.omega)
+    return Settings(reuse, episodes, rate, options.gamma, options.epsilon)
 
 
 def tables(options: Options, task: Task) -> GridTask | list[GridTask]:

@@ -1,1 +1,1 @@
-"""Where runs are trained: processes of this machine, Ray, Slurm."""
+"""Where runs are trained: on this machine, with Ray or with Slurm."""

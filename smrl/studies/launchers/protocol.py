@@ -1,4 +1,4 @@
-"""What a launcher is: it starts runs somewhere and tells how each of them ended."""
+"""The interface of launchers, which start runs somewhere and report how they ended."""
 
 import dataclasses
 import json
@@ -14,64 +14,68 @@ from smrl.training.progress import Progress
 
 
 @dataclass(frozen=True)
-class Task:
-    """One run to train, in JSON, so that another machine needs nothing but smrl."""
+class RunRequest:
+    """A run to train, as text that another machine with smrl can read."""
 
     folder: Path  # of the run
-    text: str  # settings, session and patience
+    payload: str  # JSON: settings, options and lock_timeout
 
     @classmethod
-    def of(cls, settings: Settings[Any], options: RunOptions, patience: float) -> "Task":
-        """The task of a run; for ``patience`` seconds it waits for another process to let go of the run's folder."""
+    def of(cls, settings: Settings[Any], options: RunOptions, lock_timeout: float) -> "RunRequest":
+        """Return the request for a run, which waits up to ``lock_timeout`` seconds for its locked folder."""
         runs = options.runs.absolute()  # another machine, or a job, may start in another folder
-        text = {
+        content = {
             "settings": settings.to_json(),
-            "session": dataclasses.asdict(options) | {"runs": str(runs)},
-            "patience": patience,
+            "options": dataclasses.asdict(options) | {"runs": str(runs)},
+            "lock_timeout": lock_timeout,
         }
-        return cls(RunDirectory.of(settings, options.runs).path, json.dumps(text))
+        return cls(RunDirectory.of(settings, options.runs).path, json.dumps(content))
+
+    def absolute(self) -> "RunRequest":
+        """Return the request with an absolute folder, for a process with another working directory."""
+        return dataclasses.replace(self, folder=self.folder.absolute())
 
 
 @dataclass(frozen=True)
-class Ending:
-    """How the work on a run ended."""
+class JobResult:
+    """How the training of a run ended."""
 
-    failure: str | None = None  # a sentence, unless all went well
-    is_death: bool = False  # whether the worker or its node died, so that the run can be continued
+    error: str | None = None  # the message, unless all went well
+    worker_died: bool = False  # whether the worker or its node died, so that the run can be resumed
 
 
 class Job(Protocol):
-    """The work on one run, somewhere."""
+    """A run that is queued or being trained."""
 
-    def ending(self) -> Ending | None:
-        """Pass on the news; how the work ended, or None while it goes on."""
+    def poll(self) -> JobResult | None:
+        """Report progress; return the result, or None until the job has ended."""
 
     def stop(self) -> None:
-        """Ask the run to save itself and to end; does not wait for it."""
+        """Ask the run to save itself and end, without waiting for it."""
 
     def kill(self) -> None:
-        """End the work at once."""
+        """End the job at once."""
 
 
 class Launcher(Protocol):
-    """A place where runs are trained, for use in a ``with`` statement."""
+    """A place where runs are trained; a context manager."""
 
-    places: int
-    """Jobs that may be under way or queued there at the same time."""
+    max_jobs: int
+    """Jobs that may be queued or running at the same time."""
     poll_seconds: float
-    """Seconds between two looks at the jobs."""
-    stopping: str
-    """What the command says when a signal comes."""
-    parting: str
-    """What the command says when a signal has ended it, after that."""
+    """Seconds between two polls of the jobs."""
+    stop_message: str
+    """Message of the command when a signal arrives."""
+    exit_message: str
+    """Message of the command when a signal has ended it."""
 
     def __enter__(self) -> "Launcher":
-        """Get ready, or say in one sentence why that is impossible."""
+        """Prepare, or raise SmrlError if that is impossible."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave."""
+        """Release what was prepared."""
 
-    def start(self, task: Task, progress: Callable[[], Progress]) -> Job:
-        """Begin or queue the work on a run; the meter is made when there are news."""
+    def start(self, request: RunRequest, progress: Callable[[], Progress]) -> Job:
+        """Start or queue a run; ``progress()`` is called when there is something to show."""

@@ -1,4 +1,4 @@
-"""A run on another machine: a worker there, its sentences in output.log, and its news from the shared folder."""
+"""A run on another machine: a worker process there logs to output.log, and progress is read from the shared folder."""
 
 import contextlib
 import time
@@ -8,57 +8,57 @@ from pathlib import Path
 from smrl.errors import SmrlError
 from smrl.runs.paths import EVALUATIONS
 from smrl.runs.records import read_run
-from smrl.studies.launchers.local import Local, Worker
-from smrl.studies.launchers.protocol import Ending, Task
+from smrl.studies.launchers.local import Local, WorkerProcess
+from smrl.studies.launchers.protocol import JobResult, RunRequest
 from smrl.training.progress import Progress
 
 
-class LogMeter:
-    """Writes what a run says to a file; steps and returns are in its tables."""
+class LogProgress:
+    """Write the messages of a run to a file; its tables hold steps and returns."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def begin(self, step: int) -> None:
-        """Nothing: the run says where it continues."""
+        """Ignore the start, about which the run sends a message."""
 
     def advance(self, step: int) -> None:
-        """Nothing."""
+        """Ignore a step."""
 
     def evaluated(self, step: int, mean: float) -> None:
-        """Nothing: evaluations.csv has it."""
+        """Ignore an evaluation, which evaluations.csv has."""
 
     def notify(self, message: str) -> None:
-        """Add a line."""
+        """Append a line."""
         with self._file.open("a", encoding="utf-8") as log:
             print(message, file=log)
 
 
-def begin(task: Task, width: int) -> Worker:
-    """Start the process of a run on this machine, far from whoever asked for it."""
-    return Worker(task, width, LogMeter(task.folder / "output.log"))
+def start_worker(request: RunRequest, threads: int) -> WorkerProcess:
+    """Start the process of a run on a node of a cluster."""
+    return WorkerProcess(request, threads, LogProgress(request.folder / "output.log"))
 
 
-def attend(worker: Worker) -> Ending:
-    """Wait for the process of a run; how it ended."""
-    while (ending := worker.ending()) is None:
+def wait_for(worker: WorkerProcess) -> JobResult:
+    """Wait until the process of a run ends and return its result."""
+    while (result := worker.poll()) is None:
         time.sleep(Local.poll_seconds)
-    return ending
+    return result
 
 
-class News:
-    """The newest evaluation of a run, read from its folder: what survives the death of any machine."""
+class EvaluationWatcher:
+    """Report new evaluations of a run from its folder, which outlives any machine."""
 
     def __init__(self, folder: Path, progress: Callable[[], Progress]) -> None:
         self._folder, self._progress = folder, progress
-        self._seen = self._stamp()  # what is there already is no news
+        self._seen = self._stamp()  # earlier evaluations are not reported
 
-    def tell(self) -> None:
-        """Pass on the newest evaluation, if it is a new one."""
+    def report(self) -> None:
+        """Report the newest evaluation if there is a new one."""
         stamp = self._stamp()
         if stamp == self._seen:
             return
-        with contextlib.suppress(SmrlError):  # half a line, or none yet
+        with contextlib.suppress(SmrlError):  # a line may be incomplete
             record = read_run(self._folder)
             self._progress().evaluated(int(record.steps[-1]), float(record.returns[-1]))
             self._seen = stamp

@@ -167,7 +167,7 @@ def test_policy_in_circles_is_truncated_at_any_limit() -> None:
         (lambda: Settings(reuse=0), "reuse must be at least 1, not 0; 1 is the base algorithm."),
         (lambda: Settings(episodes=0), "episodes must be at least 1, not 0."),
         (lambda: learn([room()], Settings(), [0, 1]), "2 seeds need as many tasks or a single one, not 1."),
-        (lambda: run(["q-smr", "maze", "--seeds", "0"]), "seeds must be at least 1, not 0."),
+        (lambda: run(["q-smr", "--tasks", "maze", "--seeds", "0"]), "seeds must be at least 1, not 0."),
         (lambda: run(["q-smr", "--alpha", "2"]), "alpha must be from 0 to 1, not 2."),
     ],
 )
@@ -178,7 +178,7 @@ def test_bad_input_is_refused(make: Any, message: str) -> None:
 
 
 def test_command_writes_a_picture_and_the_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = "q-smr cliffwalking maze --reuse 3 --seeds 2 --episodes 4 --size 3 --rules gymnasium --runs"
+    words = "q-smr --tasks cliffwalking maze --reuse 3 --seeds 2 --episodes 4 --size 3 --rules gymnasium --runs"
     run([*words.split(), str(tmp_path)])
     assert "Gymnasium's rules" in capsys.readouterr().out
     folder = tmp_path / "tabular"

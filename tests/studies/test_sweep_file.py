@@ -1,4 +1,4 @@
-"""The file of a sweep: which runs it describes, and how its mistakes are named with their place."""
+"""Sweeps from files and presets: which runs they describe, and where errors are reported."""
 
 from pathlib import Path
 from typing import Any
@@ -8,10 +8,8 @@ import pytest
 from smrl.api import register
 from smrl.errors import SmrlError
 from smrl.paper import tasks
-from smrl.studies import grid
-from smrl.studies.grid import Grid
 from smrl.studies.presets import Preset, Row
-from smrl.studies.sweep import sweep
+from smrl.studies.sweep import Sweep, read_sweep, sweep
 
 FILE = """
 title = "SAC and TD3 on two tasks"
@@ -24,18 +22,21 @@ seeds = 3
 """
 
 
-def read(folder: Path, text: str) -> Grid:
+LISTS = {name: found.tasks for name, found in tasks.LISTS.items()}
+
+
+def read(folder: Path, text: str) -> Sweep:
     file = folder / "sweep.toml"
     file.write_text(text)
-    return grid.find(str(file))
+    return read_sweep(str(file), LISTS)
 
 
-def seen(found: Grid, *names: str) -> list[tuple[Any, ...]]:
-    """The values of these settings, run by run; None where the algorithm lacks the setting."""
+def seen(found: Sweep, *names: str) -> list[tuple[Any, ...]]:
+    """Return the values of these settings, run by run; None where the algorithm lacks the setting."""
     return [tuple(getattr(one, name, getattr(one.hyper, name, None)) for name in names) for one in found.settings]
 
 
-def test_all_combinations_of_a_table(tmp_path: Path) -> None:
+def test_combinations_of_a_table(tmp_path: Path) -> None:
     found = read(tmp_path, FILE)
     assert found.title == "SAC and TD3 on two tasks"
     envs = ("Hopper-v4", "dmc/cheetah-run")
@@ -45,7 +46,7 @@ def test_all_combinations_of_a_table(tmp_path: Path) -> None:
     assert len(found.settings) == 2 * 2 * 2 * 3
 
 
-def test_several_tables_are_added_up_and_no_run_is_made_twice(tmp_path: Path) -> None:
+def test_several_tables_without_duplicate_runs(tmp_path: Path) -> None:
     more = '[[runs]]\nalgorithm = "td3"\nenv = "Hopper-v4"\nreuse = 1\nseeds = [2, 7]\ndelay = [2, 3]\n'
     found = read(tmp_path, FILE + more)
     assert len(found.settings) == 24 + 4 - 1
@@ -53,12 +54,12 @@ def test_several_tables_are_added_up_and_no_run_is_made_twice(tmp_path: Path) ->
     assert {one.steps for one in found.settings} == {100_000}
 
 
-def test_a_table_overrides_what_stands_above(tmp_path: Path) -> None:
+def test_a_table_overrides_settings_above_it(tmp_path: Path) -> None:
     text = 'seeds = 1\nreuse = 1\nalgorithm = "sac"\n[[runs]]\nenv = "Hopper-v4"\n[[runs]]\nenv = "Ant-v4"\nreuse = 5\n'
     assert seen(read(tmp_path, text), "env", "reuse") == [("Hopper-v4", "1"), ("Ant-v4", "5")]
 
 
-def test_one_table_needs_no_heading(tmp_path: Path) -> None:
+def test_a_single_table_needs_no_heading(tmp_path: Path) -> None:
     assert seen(read(tmp_path, 'algorithm = "sac"\nenv = "Hopper-v4"\nseeds = 1\n'), "reuse") == [("1",), ("10",)]
 
 
@@ -70,7 +71,7 @@ def test_task_lists_and_presets(tmp_path: Path) -> None:
     ]
 
 
-def test_values_as_a_person_writes_them(tmp_path: Path) -> None:
+def test_values_in_a_file(tmp_path: Path) -> None:
     text = """
 algorithm = ["sac", "td3"]
 env = "Hopper-v4"
@@ -95,7 +96,7 @@ layer_norm = true
     ]
 
 
-def test_none_is_a_word_where_a_setting_has_it(tmp_path: Path) -> None:
+def test_none_is_a_text_where_a_setting_has_this_choice(tmp_path: Path) -> None:
     text = 'algorithm = "drqv2"\nenv = "dmc-pixels/walker-walk"\nseeds = 1\nreuse = 1\naugmentation = "none"\n'
     pytest.importorskip("smrl.algorithms.drqv2")
     assert seen(read(tmp_path, text), "augmentation") == [("none",)]
@@ -109,7 +110,7 @@ def test_modules_of_the_working_directory_are_found(in_tmp_path: Path) -> None:
     assert seen(found, "tau") == [(0.5,)]
 
 
-def test_options_of_slurm(tmp_path: Path) -> None:
+def test_slurm_options(tmp_path: Path) -> None:
     assert read(tmp_path, f'{FILE}\n[slurm]\npartition = "cpu"\n').slurm == {"partition": "cpu"}
 
 
@@ -126,10 +127,10 @@ TABLE = '[[runs]]\nalgorithm = "sac"\nenv = "Hopper-v4"\n'
         (f"{TABLE}seed = 1\n", "did you mean seeds?"),
         (f"{TABLE}hyper = 1\n", "has a setting 'hyper'"),
         (f"titel = 'x'\n{TABLE}", "has a setting 'titel'; did you mean title?"),
-        (f"{TABLE}title = 'x'\n", "title stands above all tables"),
-        ("[[runs]]\nalgorithm = 'sac'\n", 'it says no env; add env = "Hopper-v4"'),
-        ("[[runs]]\nenv = 'Hopper-v4'\n", 'it says no algorithm; add algorithm = "sac"'),
-        ("", "it says no algorithm"),
+        (f"{TABLE}title = 'x'\n", "title belongs above all tables"),
+        ("[[runs]]\nalgorithm = 'sac'\n", 'env is missing; add env = "Hopper-v4"'),
+        ("[[runs]]\nenv = 'Hopper-v4'\n", 'algorithm is missing; add algorithm = "sac"'),
+        ("", "algorithm is missing"),
         ("[runs]\nalgorithm = 'sac'\n", "begin each table of runs with [[runs]]"),
         ("runs = []\n", "begin each table of runs with [[runs]]"),
         ("[[runs]]\nalgorithm = 'sca'\nenv = 'X'\n", "did you mean sac?"),
@@ -157,30 +158,30 @@ def test_refused(text: str, message: str, tmp_path: Path) -> None:
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(SmrlError, match=r"none\.toml cannot be read \(No such file"):
-        grid.find(str(tmp_path / "none.toml"))
+        read_sweep(str(tmp_path / "none.toml"), LISTS)
     (tmp_path / "latin.toml").write_bytes(b"title = '\xe4'")
     with pytest.raises(SmrlError, match="UTF-8"):
-        grid.find(str(tmp_path / "latin.toml"))
+        read_sweep(str(tmp_path / "latin.toml"), LISTS)
     with pytest.raises(SmrlError, match=r"neither a file pper nor a preset .*; did you mean paper"):
-        grid.find("pper")
+        read_sweep("pper", LISTS)
 
 
-def test_the_sweep_of_a_preset_is_its_algorithms_on_its_tasks() -> None:
+def test_sweep_of_a_preset() -> None:
     gym = tasks.find("gym").tasks
-    lr = grid.find("lr")
+    lr = read_sweep("lr", LISTS)
     assert seen(lr, "algorithm", "env", "seed", "learning_rate_factor") == [
         ("sac", env, seed, 10.0) for env in gym for seed in range(6)
     ]
-    ant = grid.find("ant-v2")
+    ant = read_sweep("ant-v2", LISTS)
     assert {one.env for one in ant.settings} == {"Ant-v4"}, "its rows are for Ant alone"
     assert {one.algorithm for one in ant.settings} >= {"ddpg", "td3", "sac", "darc", "tqc", "redq"}
     assert "dqn" not in {one.algorithm for one in ant.settings}
-    paper = grid.find("paper")
+    paper = read_sweep("paper", LISTS)
     assert {one.env for one in paper.settings if one.algorithm == "dqn"} == set(tasks.find("atari").tasks)
     assert {one.env for one in paper.settings if one.algorithm == "td3"} == set(gym)
 
 
-def test_a_preset_that_matches_no_task_is_refused() -> None:
-    register("for-grid-test", Preset("", (Row("sac", {"tau": 0.1}, "No-such-task"),)))
+def test_refuse_a_preset_that_matches_no_task() -> None:
+    register("for-sweep-test", Preset("", (Row("sac", {"tau": 0.1}, "No-such-task"),)))
     with pytest.raises(SmrlError, match="match no task of @gym"):
-        grid.find("for-grid-test")
+        read_sweep("for-sweep-test", LISTS)

@@ -38,29 +38,29 @@ class Constant(NamedTuple):
     """Q is the same number everywhere, or the mean of several that learn in turns."""
 
     q: Any  # (rounds,)
-    target: Any
+    target: Any  # what the updates bootstrap from; the measured target bootstraps from q
 
 
-def constant(copies: str = "never", rounds: int = 1, noise: float = 0.0) -> Algorithm[Constant]:
-    """Gradient descent on (q − y)² / 2, and a target that is a copy of q after every update, or after all of them."""
+def constant(rounds: int = 1, offset: float = 0.0, alpha: float = 0.0, noise: float = 0.0) -> Algorithm[Constant]:
+    """Make gradient descent on (q − y)² / 2, whose target network never moves.
 
-    def error(q: Any, state: Constant, batch: Transition, key: Any) -> Any:
-        target = state.target + noise * jax.random.normal(key, batch.reward.shape)
-        return q - batch.reward - batch.discount * target
+    ``offset`` is added once after all updates. log π is 1, plus random numbers of the scale ``noise``.
+    """
 
     def update(state: Constant, batch: Transition, context: Any, key: Any) -> tuple[Constant, dict[str, Any]]:
         own = state.q[context.round]
-        own = own - RATE * error(own, state, batch, key).mean()
-        return Constant(state.q.at[context.round].set(own), own if copies == "always" else state.target), {"q": own}
-
-    def td_error(state: Constant, batch: Transition, key: Any) -> Any:
-        return error(state.q.mean(), state, batch, key)
-
-    def after_updates(state: Constant, context: Any) -> Constant:
-        return Constant(state.q, state.q.mean()) if copies == "at the end" else state
+        own = own - RATE * (own - batch.reward - batch.discount * state.target).mean()
+        return Constant(state.q.at[context.round].set(own), state.target), {"q": own}
 
     unused: Any = None
-    return Algorithm(unused, unused, unused, update, td_error, unused, after_updates, rounds=rounds)
+    return Algorithm(
+        *(unused, update, unused, unused),
+        after_updates=lambda state, context: state._replace(q=state.q + offset),
+        rounds=rounds,
+        q_values=lambda state, obs, action: jnp.broadcast_to(state.q[:, None], (rounds, len(obs))),
+        policy_sample=lambda state, obs, key: (obs, 1 + noise * jax.random.normal(key, (len(obs),))),
+        temperature=lambda state: jnp.float32(alpha),
+    )
 
 
 def transitions(reward: float, size: int = 4) -> Transition:
@@ -72,7 +72,7 @@ def transitions(reward: float, size: int = 4) -> Transition:
 
 def measured(algorithm: Algorithm[Constant], batch: Transition, held_out: Transition) -> np.ndarray:
     state = Constant(jnp.full(algorithm.rounds, Q), jnp.asarray(TARGET))
-    found = measure_of(algorithm)(state, batch, held_out, UPDATES, 1, jax.random.key(0))
+    found = measure_of(algorithm, "constant")(state, batch, held_out, UPDATES, 1, jax.random.key(0))
     assert state.q.tolist() == [Q] * algorithm.rounds, "the state is not donated"
     return found
 
@@ -81,39 +81,28 @@ TIMES = np.array([0, *UPDATES])
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
-def test_fixed_target(rounds: int) -> None:
-    """q_M = y + (1 − α)^M (q − y); with two rounds both numbers learn from the batch."""
-    y, other = 1 + DISCOUNT * TARGET, 2 + DISCOUNT * TARGET
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_fixed_and_moving_target(rounds: int, alpha: float) -> None:
+    """Compare with q_M = y + (1 − RATE)^M (q − y); with two rounds both numbers learn from the batch."""
+    y = 1 + DISCOUNT * TARGET
     q = y + (1 - RATE) ** TIMES * (Q - y)
-    found = measured(constant(rounds=rounds), transitions(1.0), transitions(2.0))
-    np.testing.assert_allclose(found.T, np.abs([q - y, q - y, q - other, q - other]), rtol=1e-5)
-
-
-def test_target_that_moves_with_every_update() -> None:
-    """The first update has the target of before; from then on q contracts by 1 − α (1 − γ) to r / (1 − γ)."""
-    y, other, limit = 1 + DISCOUNT * TARGET, 2 + DISCOUNT * TARGET, 1 / (1 - DISCOUNT)
-    first = Q - RATE * (Q - y)
-    later = limit + (1 - RATE * (1 - DISCOUNT)) ** (TIMES[1:] - 1.0) * (first - limit)
-    q, target = np.array([Q, *later]), np.array([TARGET, *later])
-    found = measured(constant("always"), transitions(1.0), transitions(2.0))
-    moving, moving_other = q - 1 - DISCOUNT * target, q - 2 - DISCOUNT * target
-    np.testing.assert_allclose(found.T, np.abs([q - y, moving, q - other, moving_other]), rtol=1e-4)
+    found = measured(constant(rounds, alpha=alpha), transitions(1.0), transitions(2.0))
+    fixed, moving = q - DISCOUNT * (Q - alpha), q - DISCOUNT * (q - alpha)  # without the reward
+    np.testing.assert_allclose(found.T, np.abs([fixed - 1, moving - 1, fixed - 2, moving - 2]), rtol=1e-5)
 
 
 def test_after_updates_is_called() -> None:
-    y = 1 + DISCOUNT * TARGET
-    q = y + (1 - RATE) ** TIMES * (Q - y)
-    target = np.array([TARGET, *q[1:]])
-    found = measured(constant("at the end"), transitions(1.0), transitions(1.0))
-    np.testing.assert_allclose(found.T[:2], np.abs([q - y, q - 1 - DISCOUNT * target]), rtol=1e-5)
+    plain, shifted = (measured(constant(offset=offset), transitions(0.0), transitions(0.0)) for offset in (0.0, 1.0))
+    np.testing.assert_allclose(shifted[0], plain[0])
+    np.testing.assert_allclose(shifted[1:, 0] - plain[1:, 0], 1, rtol=1e-4)
 
 
 def test_random_targets_are_equal_before_and_after() -> None:
-    """With a target that stays, the noise of its estimate makes no difference between fixed and moving."""
-    found = measured(constant(noise=1.0), transitions(1.0), transitions(2.0))
-    np.testing.assert_allclose(found[:, 0], found[:, 1], rtol=1e-4)
-    np.testing.assert_allclose(found[:, 2], found[:, 3], rtol=1e-4)
-    assert found[0, 0] != pytest.approx(Q - 1 - DISCOUNT * TARGET, abs=1e-3), "there is noise"
+    """Check that the moving target differs from the fixed one by Q alone: the noise is the same in both."""
+    noisy = measured(constant(alpha=0.1, noise=1.0), transitions(0.0, 1), transitions(0.0, 1))
+    still = measured(constant(alpha=0.1), transitions(0.0, 1), transitions(0.0, 1))
+    np.testing.assert_allclose(noisy[:, 0] - noisy[:, 1], still[:, 0] - still[:, 1], rtol=1e-3, atol=1e-4)
+    assert noisy[0, 0] != pytest.approx(still[0, 0], abs=1e-3), "there is noise"
 
 
 def random_transitions(seed: int, size: int = 32) -> Transition:
@@ -137,22 +126,10 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in BUILT_IN if name 
 
 
 @pytest.mark.parametrize("name", ["sac", *SLOW])
-def test_target_without_discount_is_the_reward(name: str) -> None:
-    """So the change of Q follows from TD errors alone: no update and no random number changes this target."""
-    algorithm, state = made(name)
-    batch = without_future(random_transitions(1))
-    td_error = jax.jit(algorithm.td_error)
-    one, another = (td_error(state, batch, key) for key in jax.random.split(jax.random.key(2)))
-    np.testing.assert_array_equal(one, another)
-    shifted = td_error(state, batch._replace(reward=batch.reward + 1), jax.random.key(2))
-    np.testing.assert_allclose(shifted, one - 1, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["sac", *SLOW])
 def test_every_algorithm(name: str) -> None:
     """Without a future, updates approach the one target there is; with one, fixed and moving targets differ."""
     algorithm, state = made(name)
-    measure, key = measure_of(algorithm), jax.random.key(3)
+    measure, key = measure_of(algorithm, name), jax.random.key(3)
     batch, held_out = random_transitions(1), random_transitions(2)
     found = measure(state, without_future(batch), without_future(held_out), UPDATES, 2, key)
     np.testing.assert_allclose(found[:, [0, 2]], found[:, [1, 3]], rtol=1e-4)
@@ -218,7 +195,7 @@ def test_measuring_changes_nothing_in_the_run(run: smrl.Run, monkeypatch: pytest
 
 
 def test_diverged_run_is_refused(run: smrl.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "measure_of", lambda algorithm: lambda *given: np.full((5, 4), np.nan))
+    monkeypatch.setattr(study, "measure_of", lambda algorithm, name: lambda *given: np.full((5, 4), np.nan))
     with pytest.raises(SmrlError, match=r"seed0 at step 60 are 0 or not finite"):
         measure_run(run, UPDATES, 3, print)
 

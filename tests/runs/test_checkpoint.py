@@ -190,7 +190,7 @@ def test_runs_need_no_jax() -> None:
 
 
 def test_kill_before_every_change_of_the_folder(tmp_path: Path) -> None:
-    """A child saves and dies before its n-th sync, rename or removal, for every n; but not during a write.
+    """A child saves and dies before its n-th sync, rename or removal, for every n, but not during a write.
 
     When it does, one shard has left the memory and two are merged with the new rows.
     """

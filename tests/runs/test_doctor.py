@@ -78,22 +78,23 @@ def test_remaining_rows_are_unchanged(
     envs: int, ticks: int, capacity: int, cuts: list[int], lost: set[int], episode: int
 ) -> None:
     """Each remaining transition existed before, with its own successor; few others than the damaged ones are lost."""
-    whole = filled(ticks * envs, envs, capacity, episode=episode)
-    stops = sorted({*(cut for cut in cuts if whole.oldest < cut < whole.settled), whole.settled})
-    ranges = [*zip([whole.oldest, *stops], [*stops, whole.added], strict=True)]
-    parts = [whole.rows(*bounds) for index, bounds in enumerate(ranges) if index not in lost and bounds[0] < bounds[1]]
+    original = filled(ticks * envs, envs, capacity, episode=episode)
+    stops = sorted({*(cut for cut in cuts if original.oldest < cut < original.settled), original.settled})
+    ranges = [*zip([original.oldest, *stops], [*stops, original.added], strict=True)]
+    undamaged = [bounds for index, bounds in enumerate(ranges) if index not in lost]
+    parts = [original.rows(start, stop) for start, stop in undamaged if start < stop]
     if not parts:
         return
-    kept = without_gaps(parts, envs, whole.oldest, whole.added)
+    kept = without_gaps(parts, envs, original.oldest, original.added)
     rest = Replay(capacity, SPEC, gamma=1.0, envs=envs)
     rest.restore(kept)
     assert rest.added % envs == 0
     left = transitions(rest) if rest.added else set()
     assert len(left) == rest.added
-    assert left <= transitions(whole)
+    assert left <= transitions(original)
     missing = sum(stop - start for index, (start, stop) in enumerate(ranges) if index in lost)
     gaps = 2 + len(lost)  # at each, the rows of one step before it and of two steps that it cuts in two
-    assert whole.added - whole.oldest - rest.added <= missing + 3 * envs * gaps
+    assert original.added - original.oldest - rest.added <= missing + 3 * envs * gaps
     owners = {int(obs) % envs for obs in rest.rows(0, rest.added)["obs"][::envs, 0]}
     assert owners <= {0}, "the rows still take turns"
     extend_after = rest.added
@@ -102,8 +103,8 @@ def test_remaining_rows_are_unchanged(
 
 
 def test_n_step_return_never_bridges_a_gap() -> None:
-    whole = filled(40, n_step=3, episode=100)
-    parts = [whole.rows(0, 10), whole.rows(20, 39), whole.rows(39, 40)]
+    original = filled(40, n_step=3, episode=100)
+    parts = [original.rows(0, 10), original.rows(20, 39), original.rows(39, 40)]
     rest = Replay(1000, SPEC, gamma=1.0, n_step=3)
     rest.restore(without_gaps(parts, 1, 0, 40))
     left = transitions(rest)
@@ -118,9 +119,9 @@ def test_n_step_return_never_bridges_a_gap() -> None:
 
 
 def test_new_episode_after_a_lost_tail() -> None:
-    whole = filled(20, n_step=3, episode=100)
+    original = filled(20, n_step=3, episode=100)
     rest = Replay(1000, SPEC, gamma=1.0, n_step=3)
-    rest.restore(without_gaps([whole.rows(0, 19)], 1, 0, 20))
+    rest.restore(without_gaps([original.rows(0, 19)], 1, 0, 20))
     assert rest.added == 18, "what was observed after row 18 was in the tail"
     rest.add(np.array([20]), np.array([20]), 1000.0, np.array([21]), False, False)
     assert (17.0, 17.0, 17.0, 1.0, 18.0) in transitions(rest)
@@ -159,7 +160,7 @@ def reload(path: Path) -> tuple[Saved, Replay]:
 
 
 def test_repair_after_one_flipped_byte(tmp_path: Path) -> None:
-    path, whole = run_folder(tmp_path)
+    path, original = run_folder(tmp_path)
     flip(path / CHECKPOINT / "replay" / SHARD)
     with pytest.raises(SmrlError, match=f"smrl doctor {path} --repair continues the run without the damaged") as error:
         reload(path)
@@ -169,7 +170,7 @@ def test_repair_after_one_flipped_byte(tmp_path: Path) -> None:
     assert "differ" in messages
     saved, rest = reload(path)
     assert saved.step == saved.arrays["x"][0] == 40
-    assert transitions(rest) < transitions(whole)
+    assert transitions(rest) < transitions(original)
     for step in (41, 60):  # the run goes on and is saved as ever, with the rows renumbered
         extend(rest, 5)
         checkpoint.save(path / CHECKPOINT, Saved(step, {}, {}), rest)
@@ -321,14 +322,14 @@ def test_kill_during_the_repair_loses_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 def test_running_process_replaces_damaged_shards(tmp_path: Path) -> None:
-    path, whole = run_folder(tmp_path)
+    path, original = run_folder(tmp_path)
     shards = path / CHECKPOINT / "replay"
     (shards / SHARD).unlink()
     with (shards / "rows-000000000019-000000000039.npz").open("ab") as file:
         file.write(b"more")
-    extend(whole, 20)
-    checkpoint.save(path / CHECKPOINT, Saved(60, {}, {}), whole)
-    assert transitions(reload(path)[1]) == transitions(whole)
+    extend(original, 20)
+    checkpoint.save(path / CHECKPOINT, Saved(60, {}, {}), original)
+    assert transitions(reload(path)[1]) == transitions(original)
     earlier = path / CHECKPOINT / "000000000040"
     assert checkpoint.find_damage(checkpoint.row_files(earlier, checkpoint.read_manifest(earlier))) is None
 

@@ -166,7 +166,7 @@ def test_existing_runs_are_kept(capsys: pytest.CaptureFixture[str], in_tmp_path:
     assert {path: path.read_bytes() for path in before} == before
 
     threads = message(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--threads", "2", "--steps", "80")
-    assert "begun with 1 thread" in threads
+    assert "started with 1 thread" in threads
     (folder,) = {path.parent for path in before if path.name == "config.json"}
     (folder / "config.json").write_text("{")
     assert "damaged" in message(capsys, "evaluate", folder)

@@ -55,7 +55,7 @@ class Keywords(TypedDict, total=False):
     runs: str | Path
     """Folder of all runs."""
     threads: int | None
-    """Threads to compute with; by default one per core. A continued run keeps the number that it was started with."""
+    """CPU threads of each run; by default one per core for a single run. A resumed run keeps its number."""
     quiet: bool
     """Print nothing but errors."""
     checkpoint_seconds: float
@@ -81,20 +81,20 @@ class Keywords(TypedDict, total=False):
     weight_decay: float
     """Multiple of the parameters that is added to the gradients of actor and critics (L2 regularisation)."""
     gradient_clip: float | None
-    """Largest norm of the gradient of the actor, and of all critics together; by default it is not clipped."""
+    """Largest norm of the gradient of the actor, and of all critics together; not clipped by default."""
     actor_hidden: Sequence[int]
     """Sizes of the actor's hidden layers. Not for dqn."""
     critic_hidden: Sequence[int]
     """Sizes of each critic's hidden layers. Not for dqn."""
     initialisation: Literal["torch", "small-last", "xavier", "orthogonal"]
-    """Initial weights: PyTorch's default; that with critics near 0; Xavier or orthogonal ones with zero biases. Not for
+    """Initial weights: PyTorch's default; the same with critics near 0; Xavier or orthogonal with zero biases. Not for
     drqv2, dqn."""
     actor_learning_rate: float | None
     """Learning rate of the actor; by default that of learning_rate. Not for drqv2, dqn."""
     critic_learning_rate: float | None
     """Learning rate of the critics; by default that of learning_rate. Not for drqv2, dqn."""
     tau: float
-    """Share of the network's weights in every soft update of its target network. Not for dqn."""
+    """Weight τ of the online network in every update of its target network. Not for dqn."""
     exploration_noise: float
     """Standard deviation of the Gaussian exploration noise, in actions scaled to [-1, 1]. Not for drqv2, dqn."""
     layer_norm: bool
@@ -108,12 +108,11 @@ class Keywords(TypedDict, total=False):
     delay: int
     """Learning steps between two updates of the actor and the target networks. Only for td3."""
     temperature: Literal["auto"] | float
-    """Weight α of the entropy: a number, or auto to learn it, starting at 1. Only for sac, tqc, redq, sac_pixels."""
+    """Weight α of the entropy: a number, or auto to learn it from 1 on. Only for sac, tqc, redq, sac_pixels."""
     temperature_learning_rate: float | None
     """Learning rate of the temperature; by default that of learning_rate. Only for sac, tqc, redq, sac_pixels."""
     temperature_loss: Literal["alpha", "log-alpha"]
-    """What the temperature's loss multiplies the missing entropy by: α, or log α. Only for sac, tqc, redq,
-    sac_pixels."""
+    """Factor of the missing entropy in the temperature's loss: α, or log α. Only for sac, tqc, redq, sac_pixels."""
     target_entropy: float | None
     """Target entropy of the temperature; by default minus the number of action dimensions. Only for sac, tqc, redq,
     sac_pixels."""
@@ -122,14 +121,13 @@ class Keywords(TypedDict, total=False):
     log_std_max: float
     """Upper bound of the logarithm of the policy's standard deviation. Only for sac, tqc, redq, sac_pixels."""
     log_prob_floor: float
-    """Number ε in log(1 - a² + ε) of the policy's log-probability; 0 stands for the exact, stable form. Only for sac,
-    tqc, redq, sac_pixels."""
+    """Number ε in log(1 - a² + ε) of the policy's log-probability; 0 selects the exact, stable form. Only for sac, tqc,
+    redq, sac_pixels."""
     exploration: Literal["sample", "mean-plus-noise"]
     """Actions while training: samples of the policy, or its mean plus Gaussian noise as in the authors' code. Only for
     sac, tqc, redq, sac_pixels."""
     target_interval: int
-    """Learning steps between two soft updates of the target critics; at such a step every reuse makes one. Only for
-    sac."""
+    """Learning steps between two updates of the target critics; at such a step every reuse makes one. Only for sac."""
     nu: float
     """Weight ν of the smaller of the two actors' values in the target. Only for darc."""
     regularisation: float
@@ -153,8 +151,7 @@ class Keywords(TypedDict, total=False):
     critic_loss: Literal["sum", "mean"]
     """Loss of the critics: the sum of their squared errors, or the mean as in the authors' code. Only for redq."""
     first_temperature: float | None
-    """Temperature in use until it is learned for the first time; by default 1, from where it is learned. Only for
-    redq."""
+    """Temperature until its first update; by default 1, where learning it starts. Only for redq."""
     filters: Sequence[int]
     """Filters of the convolutions. Only for sac_pixels, drqv2, dqn."""
     kernels: Sequence[int]
@@ -162,25 +159,25 @@ class Keywords(TypedDict, total=False):
     strides: Sequence[int]
     """Strides of the convolutions, in pixels. Only for sac_pixels, drqv2, dqn."""
     augmentation: Literal["none", "reuse", "batch"]
-    """Random shifts of the images: none, drawn anew in every reuse of a batch, or the same in all its reuses. Only for
+    """Random shifts of the images: none, new ones in every reuse of a batch, or the same in all its reuses. Only for
     sac_pixels, drqv2."""
     shift: int
-    """Pixels by which a random shift moves an image at most, in each direction. Only for sac_pixels, drqv2."""
+    """Largest random shift of an image in each direction, in pixels. Only for sac_pixels, drqv2."""
     features: int
-    """Features that the encoder makes of an image. Only for sac_pixels, drqv2."""
+    """Number of features that the encoder makes of an image. Only for sac_pixels, drqv2."""
     first_noise: float
     """Standard deviation of the exploration noise at the first step. Only for drqv2."""
     last_noise: float
-    """Standard deviation of the exploration noise once it has fallen. Only for drqv2."""
+    """Standard deviation of the exploration noise from noise_steps on. Only for drqv2."""
     noise_steps: int
-    """Agent steps in which the exploration noise falls. Only for drqv2."""
+    """Agent steps over which the exploration noise falls. Only for drqv2."""
     learn_every: int
     """Agent steps per learning step. Only for drqv2, dqn."""
     hidden: Sequence[int]
-    """Sizes of the hidden layers, behind the convolutions where there are images. Only for dqn."""
+    """Sizes of the hidden layers, which follow the convolutions where there are images. Only for dqn."""
     target_every: int
     """Agent steps between two copies of the network to the target network, a multiple of learn_every. Only for dqn."""
     epsilon: float
-    """Probability ε of a random action, once it has fallen from 1. Only for dqn."""
+    """Probability ε of a random action after it has fallen from 1. Only for dqn."""
     epsilon_steps: int | None
-    """Agent steps in which ε falls from 1; by default a tenth of those that steps makes. Only for dqn."""
+    """Agent steps over which ε falls from 1; by default a tenth of the run. Only for dqn."""

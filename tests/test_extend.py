@@ -56,14 +56,23 @@ def only_run(folder: Path) -> smrl.Run:
 
 
 def test_an_algorithm_on_the_command_line(my_module: Any, in_tmp_path: Path) -> None:
-    main(["train", "my_module:cem", "Pendulum-v1", *SHORT, "--reuse", "3", "--samples", "8", "--bias-every", "60"])
+    main(["train", "my_module:cem", "Pendulum-v1", *SHORT, "--reuse", "3", "--samples", "8"])
     run = only_run(in_tmp_path)
     assert run.settings.algorithm == "my_module:cem"
     assert run.settings.hyper == my_module.CEM(samples=8)
     assert run.path.parent.name.startswith("my_module.cem-reuse3-")
     assert -2 <= run.policy(np.zeros(3))[0] <= 2
-    main(["train", "my_module:cem", "Pendulum-v1", *SHORT, "--reuse", "3", "--samples", "8", "--bias-every", "60"])
+    main(["train", "my_module:cem", "Pendulum-v1", *SHORT, "--reuse", "3", "--samples", "8"])
     assert only_run(in_tmp_path).record.steps.tolist() == [20, 40, 60], "it is found again"
+
+
+def test_a_diagnostic_that_an_algorithm_does_not_offer_is_refused(
+    my_module: Any, in_tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "my_module:cem", "Pendulum-v1", *SHORT, "--bias-every", "60"])
+    assert "my_module:cem offers no q_values and policy_sample" in capsys.readouterr().err
+    assert not (in_tmp_path / "runs").exists()
 
 
 def test_an_algorithm_by_a_registered_name(my_module: Any, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from smrl.runs import checkpoint, doctor
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
 from smrl.smr.rules import Schedule, rule_of
+from smrl.training.bias import diagnostics
 from smrl.training.loop import Callbacks, Trainer
 from smrl.training.memory_budget import refuse_too_large
 from smrl.training.progress import Progress, Unfailing
@@ -104,6 +105,8 @@ def cost_of_reuse(settings: Settings[Any]) -> str | None:
 
 
 def _refuse_unfit(settings: Settings[Any], spec: Spec) -> None:
-    """Refuse an algorithm that does not accept the environment, and sizes that do not fit into memory."""
+    """Refuse an algorithm that does not support the environment or a diagnostic, and sizes that exceed the memory."""
     algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
     refuse_too_large(settings, spec, algorithm.rounds * settings.fresh_batches)
+    if settings.bias_every:
+        diagnostics(algorithm, settings.algorithm)

@@ -1,4 +1,4 @@
-"""Milliseconds per update, their share of the floor, and smrl's speed over that of its peers.
+"""Milliseconds per update, their fraction of peak, and smrl's speed over that of its peers.
 
 The floor is the time that an update's floating-point operations take at the peak of the matrix multiplication, which is
 measured in turns with the update. Peers make as many updates of the same networks on batches of the same size, at M =
@@ -57,7 +57,7 @@ def has_target(name: str) -> bool:
 
 
 def compare(name: str, reuse: int) -> list[Record]:
-    """A case at one M: milliseconds of everybody, smrl's share of the floor, and the ratios."""
+    """A case at one M: milliseconds of everybody, smrl's fraction of peak, and the ratios."""
     case, title, count = CASES[name], f"{name}, M = {reuse}, {cores()}", CASES[name].updates(reuse)
     calls: dict[str, Call] = {"smrl": ours.learning(case, reuse), "peak": ours.multiplication()}
     with peers(makers(name, reuse) if is_judged(name, reuse) else {}) as others:
@@ -66,7 +66,7 @@ def compare(name: str, reuse: int) -> list[Record]:
     shares = [work / seconds / ours.peak(best) for seconds, best in zip(mine, peaks, strict=True)]
     records = [median_of(f"{title}: {who}", [1e3 * value / count for value in times[who]], "ms") for who in times]
     share_target = SHARES.get((name, cores())) if is_judged(name, reuse) else None
-    records.append(median_of(f"{title}: share of the floor", shares, "", share_target))
+    records.append(median_of(f"{title}: fraction of peak", shares, "", share_target))
     for who in list(times)[1:]:
         target = RATIOS.get((name, who, cores())) if is_judged(name, reuse) else None
         records.append(ratio(times[who], mine, f"{title}: times as fast as {who}", target))

@@ -31,14 +31,12 @@ ProperShare = Annotated[float, Meta(ge=0, lt=1, description="a number in [0, 1)"
 PositiveShare = Annotated[float, Meta(gt=0, le=1, description="a number in (0, 1]")]
 Sizes = Annotated[tuple[Count, ...], Meta(min_length=1, description="one or more positive layer sizes")]
 
-Instance = TypeVar("Instance")
 WORDS = {int: "a whole number", float: "a finite number", bool: "True or False", str: "a text", Path: "a path"}
 
 
 def validate(instance: Any) -> None:
     """Check the fields of a dataclass by their types and convert their values: a list to a tuple, 1 to 1.0."""
-    kind: Any = type(instance)
-    for name, hint in _hints(kind).items():
+    for name, hint in _hints(type(instance)).items():
         object.__setattr__(instance, name, convert(name, getattr(instance, name), hint))
 
 

@@ -119,11 +119,6 @@ class World:
         self._ground, self._links = ground, links  # surfaces; the links default to those of the model
         self.load()
 
-    def place(self, positions: Sequence[float]) -> None:
-        """Put the joints at these positions, at rest."""
-        for joint, position in zip(self.joints, positions, strict=True):
-            self.bullet.resetJointState(ROBOT, joint, position, 0, physicsClientId=self.client)
-
     def step(self, torques: list[float]) -> None:
         """Simulate one time step with these torques at the powered joints."""
         self._set_torques(forces=torques)
@@ -137,14 +132,6 @@ class World:
     def torso_position(self) -> Sequence[float]:
         """Return the torso's centre of mass, which after a step is one substep older than the joint positions."""
         return self._get_torso()[0]
-
-    def base_state(self) -> tuple[Sequence[float], ...]:
-        """Return position, orientation (x, y, z, w), velocity and angular velocity of the robot's base."""
-        return (*self._get_base(), *self._get_base_velocity())
-
-    def link_positions(self) -> list[Sequence[float]]:
-        """Return the centres of mass of all links without the base."""
-        return [state[0] for state in self._get_links()]
 
     def picture(self, view: tuple[float, float, float, float]) -> np.ndarray:
         """Render an image, uint8 (height, width, 3), in software that needs neither a screen nor a GPU."""
@@ -208,10 +195,10 @@ class World:
         self._simulate = call("stepSimulation")
         self._set_torques = call("setJointMotorControlArray", ROBOT, powered, bullet.TORQUE_CONTROL)
         self._get_joints = call("getJointStates", ROBOT, self.joints)
-        self._get_links = call("getLinkStates", ROBOT, list(range(links)))
-        self._get_base = call("getBasePositionAndOrientation", ROBOT)
-        self._get_base_velocity = call("getBaseVelocity", ROBOT)
-        self._get_torso = self._get_base if torso == BASE else call("getLinkState", ROBOT, torso)
+        self.get_links = call("getLinkStates", ROBOT, list(range(links)))
+        self.get_base = call("getBasePositionAndOrientation", ROBOT)
+        self.get_base_velocity = call("getBaseVelocity", ROBOT)
+        self._get_torso = self.get_base if torso == BASE else call("getLinkState", ROBOT, torso)
 
 
 class LocomotionEnv(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -243,7 +230,9 @@ class LocomotionEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             self._world = World(self.robot.model, self.ground, self.links)
         else:
             self._world.load()
-        self._world.place(self.np_random.uniform(-START, START, len(self._world.joints)).tolist())
+        world = self._world
+        for joint, position in zip(world.joints, self.np_random.uniform(-START, START, len(world.joints)), strict=True):
+            world.bullet.resetJointState(ROBOT, joint, position, 0, physicsClientId=world.client)
         return self._begin(), {}
 
     def render(self) -> Any:
@@ -366,8 +355,9 @@ class AntEnv(LocomotionEnv):
     def _observe(self) -> list[float]:
         """Return the observation without the zeros at its end, and update the distance to the goal."""
         positions, velocities = self.world.joint_states()
-        place, orientation, velocity, spin = self.world.base_state()
-        parts = [place, *self.world.link_positions()]
+        place, orientation = self.world.get_base()
+        velocity, spin = self.world.get_base_velocity()
+        parts = [place, *[link[0] for link in self.world.get_links()]]
         count = len(parts) + (not self.repair_progress)  # the floor, which is at the origin
         x, y = sum([part[0] for part in parts]) / count, sum([part[1] for part in parts]) / count
         self._distance = math.hypot(GOAL - x, y)

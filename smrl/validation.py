@@ -36,7 +36,8 @@ WORDS = {int: "a whole number", float: "a finite number", bool: "True or False",
 
 def validate(instance: Any) -> None:
     """Check the fields of a dataclass by their types and convert their values: a list to a tuple, 1 to 1.0."""
-    for name, hint in _hints(type(instance)).items():
+    kind: Any = type(instance)
+    for name, hint in _hints(kind).items():
         object.__setattr__(instance, name, convert(name, getattr(instance, name), hint))
 
 

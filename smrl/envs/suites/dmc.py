@@ -6,7 +6,6 @@ module does not import dm_control.
 """
 
 import contextlib
-import functools
 import importlib
 import importlib.util
 import logging
@@ -200,14 +199,10 @@ def find(name: str) -> tuple[str, str] | None:
     """Return domain and task of a name, or None if it is not in the suite; - and _ are equivalent."""
     if not name.startswith(PREFIXES):
         return None
-    return _by_name().get(re.sub(r"^(dmc|dmc-pixels)/cup(?=[-_])", r"\1/ball_in_cup", name).replace("-", "_"))
-
-
-@functools.cache
-def _by_name() -> dict[str, tuple[str, str]]:
-    # As in Gymnasium, the version may be left out.
-    forms = ("dmc/{}_{}", "dmc_pixels/{}_{}", "dm_control/{}_{}_v0", "dm_control/{}_{}")
-    return {form.format(domain, task): (domain, task) for domain, task in suite().ALL_TASKS for form in forms}
+    prefix, _, rest = name.replace("-", "_").partition("/")
+    # Shimmy's ids have a version, which as in Gymnasium may be left out. The others have a short name for one domain.
+    rest = rest.removesuffix("_v0") if prefix == "dm_control" else re.sub("^cup_", "ball_in_cup_", rest)
+    return {f"{domain}_{task}": (domain, task) for domain, task in suite().ALL_TASKS}.get(rest)
 
 
 def names(prefix: str = "dmc/") -> list[str]:

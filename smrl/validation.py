@@ -31,7 +31,6 @@ ProperShare = Annotated[float, Meta(ge=0, lt=1, description="a number in [0, 1)"
 PositiveShare = Annotated[float, Meta(gt=0, le=1, description="a number in (0, 1]")]
 Sizes = Annotated[tuple[Count, ...], Meta(min_length=1, description="one or more positive layer sizes")]
 
-Instance = TypeVar("Instance")
 WORDS = {int: "a whole number", float: "a finite number", bool: "True or False", str: "a text", Path: "a path"}
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from smrl.envs.suites import bullet
 from smrl.errors import nearest, require
 
 OWN = "your own"
@@ -53,15 +52,10 @@ def _registered(pattern: str, entry_point: str = "") -> list[str]:
     )
 
 
-def _mujoco() -> list[str]:
-    # Earlier versions need a simulator that Gymnasium no longer has, and it refuses Pusher-v4 with today's MuJoCo.
-    return _registered(r"(?!Pusher-v4).*-v[4-9]", "gymnasium.envs.mujoco.")
-
-
 def _bullet() -> list[str]:
-    from smrl.envs.suites.bullet.world import simulator
+    from smrl.envs.suites import bullet
 
-    simulator()  # without the message that PyBullet prints when another package imports it
+    bullet.simulator()  # without the message that PyBullet prints when another package imports it
     if importlib.util.find_spec("pybullet_envs_gymnasium"):
         importlib.import_module("pybullet_envs_gymnasium")
     return [*bullet.TASKS, *_registered(".*BulletEnv-v0")]
@@ -83,14 +77,21 @@ FAMILIES = {
         ("Hopper-v4", "HalfCheetah-v4", "Walker2d-v4", "Ant-v4"),
         "; also Humanoid, HumanoidStandup, InvertedPendulum, InvertedDoublePendulum, Pusher, Reacher, Swimmer; "
         "-v4 or -v5",
-        _mujoco,
+        # Earlier versions need a simulator that Gymnasium no longer has, and it refuses Pusher-v4 with today's MuJoCo.
+        lambda: _registered(r"(?!Pusher-v4).*-v[4-9]", "gymnasium.envs.mujoco."),
     ),
     "classic control": Family(
         ("Pendulum-v1", "MountainCarContinuous-v0"),
         "; with discrete actions Acrobot-v1, CartPole-v0, CartPole-v1, MountainCar-v0",
         lambda: _registered(".*", "gymnasium.envs.classic_control."),
     ),
-    "PyBullet": Family(tuple(bullet.TASKS), "; also HopperBulletEnv-v0 and others", _bullet, "pybullet", "pybullet"),
+    "PyBullet": Family(
+        ("HopperMuJoCoEnv-v0", "Walker2DMuJoCoEnv-v0", "HalfCheetahMuJoCoEnv-v0", "AntMuJoCoEnv-v0"),
+        "; also HopperBulletEnv-v0 and others",
+        _bullet,
+        "pybullet",
+        "pybullet",
+    ),
     "DeepMind Control": Family(
         (
             *("dmc/acrobot-swingup", "dmc/ball_in_cup-catch", "dmc/cartpole-balance", "dmc/cartpole-swingup"),

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 import gymnasium
@@ -39,17 +39,6 @@ class Step(NamedTuple):
     reward: float = 0.0
     terminated: bool = False
     truncated: bool = False
-
-
-@dataclass
-class Statistics:
-    """Statistics over random steps."""
-
-    largest: np.ndarray  # absolute value of each entry of the observations
-    rewards: list[float] = field(default_factory=list)  # of every step
-    ends: list[Step] = field(default_factory=list)
-    speed: float = 0.0  # steps per second
-    findings: dict[str, Finding] = field(default_factory=dict)  # about single observations, the first of each kind
 
 
 class Probe(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -92,7 +81,7 @@ def _examine(env: str | Callable[..., Raw]) -> Iterator[Finding]:
             yield Finding("error", f"two calls returned the same {one.name}", advice)
             return
         first = list(_roll(one, 0, REPEATED_STEPS, REPEATED_SECONDS))
-        yield from _check_statistics(_collect(one), one.env)
+        yield from _check_random_steps(one)
         yield from _check_repetition(_first_difference(first, one), _first_difference(first, two))
 
 
@@ -133,21 +122,32 @@ def _roll(environment: Environment, seed: int, steps: int, seconds: float) -> It
             return
 
 
-def _collect(environment: Environment) -> Statistics:
+def _check_random_steps(environment: Environment) -> Iterator[Finding]:
     probe = Probe(environment.env)
-    statistics = Statistics(largest=np.zeros(environment.spec.obs.shape))
+    largest = np.zeros(environment.spec.obs.shape)  # absolute value of each entry of the observations
+    rewards: list[float] = []
+    ends: list[Step] = []
+    findings: dict[str, Finding] = {}  # about single observations, the first of each kind
     before: tuple[Any, np.ndarray] | None = None
     for step in _roll(Environment(probe, environment.name), 1_000, STEPS, SECONDS):
         for finding in _check_observation(probe.raw, probe.observation_space, before):
-            statistics.findings.setdefault(finding.meaning, finding)
+            findings.setdefault(finding.meaning, finding)
         before = probe.raw, step.obs
-        np.maximum(statistics.largest, np.abs(step.obs), out=statistics.largest)
+        np.maximum(largest, np.abs(step.obs), out=largest)
         if step.length:
-            statistics.rewards.append(step.reward)
+            rewards.append(step.reward)
         if step.terminated or step.truncated:
-            statistics.ends.append(step)
-    statistics.speed = len(statistics.rewards) / probe.seconds
-    return statistics
+            ends.append(step)
+    limit = environment.env.spec.max_episode_steps if environment.env.spec else None
+    yield from _check_episodes(ends, len(rewards), limit)
+    yield from _check_rewards(np.array(rewards), ends)
+    if largest.max() > LARGE:
+        advice = "Networks learn badly from it: normalise, for example by gymnasium.wrappers.TransformObservation."
+        yield Finding("warning", f"observation {largest.argmax()} reached ±{largest.max():g}", advice)
+    yield from findings.values()
+    speed = len(rewards) / probe.seconds
+    advice = f"100,000 steps take {1e5 / speed:,.0f} seconds without learning."
+    yield Finding("warning" if speed < SLOW else "note", f"{speed:,.0f} steps per second", advice)
 
 
 def _check_observation(raw: Any, space: Any, before: tuple[Any, np.ndarray] | None) -> Iterator[Finding]:
@@ -167,37 +167,31 @@ def _check_observation(raw: Any, space: Any, before: tuple[Any, np.ndarray] | No
         yield Finding("warning", "the next step changes the returned observation", advice)
 
 
-def _check_statistics(statistics: Statistics, raw: Raw) -> Iterator[Finding]:
-    rewards, steps = np.array(statistics.rewards), len(statistics.rewards)
-    lengths = [end.length for end in statistics.ends]
-    terminations = [end.length for end in statistics.ends if end.terminated]
-    limit = raw.spec.max_episode_steps if raw.spec else None
+def _check_episodes(ends: list[Step], steps: int, limit: int | None) -> Iterator[Finding]:
+    lengths = [end.length for end in ends]
+    terminated = sum(end.terminated for end in ends)
     if lengths:
-        what = f"{len(lengths)} episodes of {min(lengths)} to {max(lengths)} steps, {len(terminations)} terminated"
+        what = f"{len(lengths)} episodes of {min(lengths)} to {max(lengths)} steps, {terminated} terminated"
         yield Finding("note", what, "With random actions; the others reached a time limit.")
     elif limit and limit > steps:
         yield Finding("note", f"no episode ended within {steps} steps", f"The time limit is {limit} steps.")
     else:
         advice = "It may never end: add a limit by gymnasium.wrappers.TimeLimit or register's max_episode_steps."
         yield Finding("warning", f"no episode ended within {steps} steps", advice)
-    if len(lengths) > 2 and len(terminations) == len(lengths) and min(lengths) == max(lengths) > 1:
+    if len(lengths) > 2 and terminated == len(lengths) and min(lengths) == max(lengths) > 1:
         advice = "If that is a time limit, values of states near it will be wrong: return truncated, not terminated."
         yield Finding("warning", f"all {len(lengths)} episodes terminated at step {lengths[0]}", advice)
-    if steps > 9 and np.ptp(rewards) == 0:
+
+
+def _check_rewards(rewards: np.ndarray, ends: list[Step]) -> Iterator[Finding]:
+    if len(rewards) > 9 and np.ptp(rewards) == 0:
         advice = "At most the length of episodes can be learned from it: let it depend on the actions, or be less rare."
-        by_length = rewards[0] and len(set(terminations)) > 1  # as in InvertedPendulum: 1 until it falls
+        lengths = {end.length for end in ends if end.terminated}
+        by_length = rewards[0] and len(lengths) > 1  # as in InvertedPendulum: 1 until it falls
         yield Finding("note" if by_length else "warning", f"the reward was {rewards[0]:g} in every step", advice)
     elif abs(rewards).mean() > LARGE or abs(rewards).max() < SMALL:
         advice = "Such values are hard to learn: bring them near 1, for example by gymnasium.wrappers.TransformReward."
         yield Finding("warning", f"rewards lie in [{rewards.min():g}, {rewards.max():g}]", advice)
-    if statistics.largest.max() > LARGE:
-        advice = "Networks learn badly from it: normalise, for example by gymnasium.wrappers.TransformObservation."
-        yield Finding(
-            "warning", f"observation {statistics.largest.argmax()} reached ±{statistics.largest.max():g}", advice
-        )
-    yield from statistics.findings.values()
-    advice = f"100,000 steps take {1e5 / statistics.speed:,.0f} seconds without learning."
-    yield Finding("warning" if statistics.speed < SLOW else "note", f"{statistics.speed:,.0f} steps per second", advice)
 
 
 def _first_difference(first: list[Step], environment: Environment) -> int | None:

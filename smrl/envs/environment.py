@@ -80,7 +80,6 @@ class Environment:
             raise self._fault(f"failed in render() with {in_words(error)}") from error
 
     def close(self) -> None:
-        """Free the environment's resources."""
         with contextlib.suppress(Exception):  # a failure here does no harm
             self.env.close()
 

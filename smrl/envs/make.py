@@ -7,7 +7,7 @@ import inspect
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -24,12 +24,12 @@ from smrl.plugins import in_words
 
 Raw = gymnasium.Env[Any, Any]
 
-# Ids of tasks that come with an extra, and the packages to import before Gymnasium is asked for them.
+# Ids of tasks that come with an extra, and the package to import before Gymnasium is asked for them.
 EXTRAS = (
-    (atari.IDS, "atari", ("ale_py",)),
-    (r".*MuJoCoEnv-v0", "pybullet", ("pybullet_data",)),  # not pybullet, which prints when it is imported
-    (r".*BulletEnv-v0", "pybullet", ("pybullet_envs_gymnasium",)),
-    (r"smrl/Catch(Continuous)?-v0", "", ("smrl.envs.suites.catch",)),
+    (atari.IDS, "atari", "ale_py"),
+    (r".*MuJoCoEnv-v0", "pybullet", "pybullet_data"),  # not pybullet, which prints when it is imported
+    (r".*BulletEnv-v0", "pybullet", "pybullet_envs_gymnasium"),
+    (r"smrl/Catch(Continuous)?-v0", "", "smrl.envs.suites.catch"),
 )
 # Entry points that do not use MuJoCo, which takes a quarter of a second to import.
 WITHOUT_MUJOCO = (
@@ -59,12 +59,15 @@ def make(
     """
     options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
     is_drawn = isinstance(env, str) and env.rpartition(":")[2].startswith(dmc.PIXELS)
-    with _ignore_gymnasium_warnings():
+    with warnings.catch_warnings():
+        # Gymnasium warns about the age of the v4 tasks, which are the paper's, and its logger colours its messages.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", message=r".*WARN: ")
         raw = _make_by_name(env, options) if isinstance(env, str) else _make_by_call(env, options)
         is_game = isinstance(raw, atari.Game)
         name = getattr(raw.spec, "id", None) or type(raw.unwrapped).__name__
         name = name.replace("dmc/", dmc.PIXELS) if is_drawn else name
-        problem = _unsupported_spaces(raw, name)
+        problem = spaces.unsupported(raw, name)
         if not problem and pad_observations and (is_drawn or spaces.is_image(raw.observation_space)):
             problem = f"zeros cannot be appended to the images that {name} observes: leave pad_observations out"
         if not problem and image_size is not None and not (is_drawn or is_game):
@@ -121,22 +124,6 @@ def require_callable(env: Any) -> None:
     require(callable(env), message)
 
 
-def _unsupported_spaces(raw: Raw, name: str) -> str | None:
-    try:
-        return spaces.unsupported(getattr(raw, "observation_space", None), getattr(raw, "action_space", None), name)
-    except Exception as error:  # a space may be a property, which can raise anything
-        return f"{name} failed to return its spaces, with {in_words(error)}"
-
-
-@contextlib.contextmanager
-def _ignore_gymnasium_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        # Gymnasium warns about the age of the v4 tasks, which are the paper's, and its logger colours its messages.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.filterwarnings("ignore", message=r".*WARN: ")
-        yield
-
-
 def _make_by_name(env: str, options: dict[str, Any]) -> Raw:
     module, _, name = env.rpartition(":")
     owner = plugins.import_module(module) if module else None
@@ -188,13 +175,12 @@ def _make_by_call(env: Callable[..., Raw], options: dict[str, Any]) -> Raw:
 
 def _register_extra(name: str) -> None:
     """Register the tasks of the extra that an id seems to come from."""
-    for pattern, extra, packages in EXTRAS:
+    for pattern, extra, package in EXTRAS:
         if re.fullmatch(pattern, name):
             advice = f'pip install "smrl[{extra}]"'
-            if any(importlib.util.find_spec(package) is None for package in packages):
-                raise SmrlError(f"{name} needs an extra that is not installed: {advice}")
-            for package in packages:
-                plugins.import_module(package, advice)
+            is_installed = importlib.util.find_spec(package) is not None
+            require(is_installed, f"{name} needs an extra that is not installed: {advice}")
+            plugins.import_module(package, advice)
     bullet.register()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from smrl.plugins import in_words
 from smrl.types import ArraySpec, Continuous, Discrete, Spec
 
 NEEDED = "smrl needs a bounded Box of floats or a Discrete action space"
@@ -38,9 +39,13 @@ def short_repr(value: object) -> str:
     return textwrap.shorten(repr(value), 80, placeholder=" …")
 
 
-def unsupported(observations: Any, actions: Any, name: str) -> str | None:
-    """Return an error message if smrl cannot train with these spaces."""
-    return _unsupported_actions(actions, name) or _unsupported_observations(observations, name)
+def unsupported(env: Any, name: str) -> str | None:
+    """Return an error message if smrl cannot train with the spaces of an environment."""
+    try:
+        observations, actions = getattr(env, "observation_space", None), getattr(env, "action_space", None)
+        return _unsupported_actions(actions, name) or _unsupported_observations(observations, name)
+    except Exception as error:  # a space may be a property, which can raise anything
+        return f"{name} failed to return its spaces, with {in_words(error)}"
 
 
 def _unsupported_actions(space: Any, name: str) -> str | None:

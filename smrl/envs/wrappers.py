@@ -31,7 +31,6 @@ class ActionRepeat(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Record
             self.metadata = {**env.metadata, "render_fps": env.metadata["render_fps"] / repeat}
 
     def step(self, action: Any) -> Step:
-        """Repeat the action."""
         step, total = self.env.step, 0.0
         for frames in range(1, self.repeat + 1):  # noqa: B007
             obs, reward, terminated, truncated, info = step(action)
@@ -56,13 +55,11 @@ class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordCo
         self._stacked = self._filled(space.low)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
-        """Start an episode."""
         frame, info = self.env.reset(seed=seed, options=options)
         self._stacked = self._filled(frame)
         return self._stacked, info
 
     def step(self, action: Any) -> Step:
-        """Take a step and replace the oldest image with the new one."""
         frame, reward, terminated, truncated, info = self.env.step(action)
         if info.get(NEW_LIFE):
             self._stacked = self._filled(frame)

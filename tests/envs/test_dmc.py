@@ -368,9 +368,8 @@ except dmc.SmrlError as error:
     print(error)
 """
     messages = python(code, MUJOCO_GL="opengl").stdout
-    assert messages.startswith(
-        "dm_control cannot be imported (RuntimeError: Environment variable MUJOCO_GL must be one of"
-    )
+    reason = "RuntimeError: Environment variable MUJOCO_GL must be one of"
+    assert messages.startswith(f"the module 'dm_control._render' cannot be imported ({reason}")
     assert messages.endswith("choose another MUJOCO_GL than 'opengl': egl, osmesa, glfw or off\n")
 
 

@@ -103,7 +103,7 @@ REJECTED = [
     (Secretive, "Secretive failed to return its spaces, with ZeroDivisionError: division by zero"),
     ("broken_envs:mak_toy", "the module 'broken_envs' has no 'mak_toy'; did you mean make_toy?"),
     ("broken_envs:LIMIT", "by a function that makes it, not by 50"),
-    ("__main__:make_env", "make_env is not in the running program: move it into a module of its own"),
+    ("__main__:make_env", "make_env is not in the running program: move it into a module, and name that"),
     ("broken_envs:RaisesInConstructor", "it raised FileNotFoundError: model.xml"),
     (gymnasium.make("Pendulum-v1"), "by a function that makes it, not by <TimeLimit"),
     (
@@ -163,7 +163,7 @@ def test_missing_extras_are_named(name: str, extra: str, monkeypatch: pytest.Mon
 
 
 def test_extras_register_their_tasks_when_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    extras = (("Good/.*", "good", ("good_extra",)), ("Bad/.*", "bad", ("bad_extra",)))
+    extras = (("Good/.*", "good", "good_extra"), ("Bad/.*", "bad", "bad_extra"))
     monkeypatch.setattr("smrl.envs.make.EXTRAS", extras)
     monkeypatch.syspath_prepend(tmp_path)
     code = "import gymnasium\ngymnasium.register('Good/Toy-v0', 'broken_envs:Toy')"

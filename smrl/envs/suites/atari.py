@@ -55,7 +55,6 @@ class Game(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstruc
         self.observation_space = Box(0, 255, (*space.shape, 1), np.uint8)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
-        """Start a game."""
         screen, info = self.env.reset(seed=seed, options=options)
         for _ in range(self.unwrapped.np_random.integers(1, MAX_NO_OPS + 1)):
             screen, _, terminated, truncated, info = self.env.step(NO_OP)
@@ -65,7 +64,6 @@ class Game(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstruc
         return (screen, info) if not (terminated or truncated) else self.reset(options=options)
 
     def step(self, action: Any) -> Step:
-        """Hold an action for four frames."""
         screen, reward, terminated, truncated, info = self._hold(action)
         is_lost = 0 < info["lives"] < self._lives  # at 0 lives the game is over, in some games a few frames later
         if is_lost:
@@ -97,7 +95,6 @@ class Lives(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstru
         super().__init__(env)
 
     def step(self, action: Any) -> Step:
-        """Take a step."""
         screen, reward, terminated, truncated, info = self.env.step(action)
         return screen, float(np.sign(float(reward))), terminated or info[NEW_LIFE], truncated, info
 

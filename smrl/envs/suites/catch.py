@@ -29,13 +29,11 @@ class Catch(gymnasium.Env[np.ndarray, Any]):
         self._row = self._column = self._paddle = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
-        """Drop a ball."""
         super().reset(seed=seed)
         self._row, self._column, self._paddle = 0, int(self.np_random.integers(SIZE)), SIZE // 2
         return self._image(), {}
 
     def step(self, action: Any) -> Step:
-        """Move the paddle and let the ball fall by one pixel."""
         move = int(action) - 1 if isinstance(self.action_space, Discrete) else round(float(action[0]))
         self._paddle = min(max(self._paddle + move, 0), SIZE - 1)
         self._row += 1
@@ -44,7 +42,6 @@ class Catch(gymnasium.Env[np.ndarray, Any]):
         return self._image(), reward, has_landed, False, {}
 
     def render(self) -> Any:
-        """Return the image, magnified and in RGB."""
         return np.kron(self._image(), np.ones((ZOOM, ZOOM, 3), np.uint8)) if self.render_mode else None
 
     def _image(self) -> np.ndarray:

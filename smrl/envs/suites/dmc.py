@@ -6,7 +6,6 @@ module does not import dm_control.
 """
 
 import contextlib
-import functools
 import importlib
 import importlib.util
 import logging
@@ -23,8 +22,8 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from smrl.envs.wrappers import Reset, Step
-from smrl.errors import SmrlError, nearest
-from smrl.plugins import in_words
+from smrl.errors import SmrlError, nearest, require
+from smrl.plugins import import_module, in_words
 
 PIXELS = "dmc-pixels/"
 PREFIXES = ("dmc/", PIXELS, "dm_control/")
@@ -112,11 +111,9 @@ class DmControl(gymnasium.Env[np.ndarray, np.ndarray]):
         return obs, reward, terminated, not (terminated or self._frames_left), {}
 
     def render(self) -> Any:
-        """Return an image of the current state."""
         return None if self.render_mode is None else self._physics.render(HEIGHT, WIDTH, self._camera_id)
 
     def close(self) -> None:
-        """Free the renderer and the simulator's memory."""
         self._frames_left = 0
         self._physics.free()
 
@@ -150,7 +147,6 @@ class Pixels(gymnasium.ObservationWrapper[Any, Any, Any], gymnasium.utils.Record
             raise SmrlError(f"cannot draw images ({in_words(error)}): {advice}{INSTALL_RENDERER}") from error
 
     def observation(self, observation: Any) -> np.ndarray:
-        """Return an image of the current state as a new array."""
         return self._camera.render().copy()
 
 
@@ -181,15 +177,13 @@ class _InvalidState:
 
 def make(name: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """Make a task of the suite by any of its names, or another task of dm_control by its Shimmy id."""
-    if importlib.util.find_spec("dm_control") is None:
-        raise SmrlError(f"{name} needs an extra that is not installed: {INSTALL}")
+    is_installed = importlib.util.find_spec("dm_control") is not None
+    require(is_installed, f"{name} needs an extra that is not installed: {INSTALL}")
     found = find(name)
-    if name.startswith(PIXELS):
-        render_mode = render_mode or "rgb_array"
     if found and render_mode == "human":
         return gymnasium.wrappers.HumanRendering(DmControl(*found, render_mode="rgb_array"))
     if found:
-        return DmControl(*found, render_mode=render_mode)
+        return DmControl(*found, render_mode or ("rgb_array" if name.startswith(PIXELS) else None))
     known = [*names(), *names(PIXELS), "dmc/cup-catch", f"{PIXELS}cup-catch"]
     if name.startswith("dm_control/") and importlib.util.find_spec("shimmy"):
         importlib.import_module("shimmy")
@@ -205,14 +199,10 @@ def find(name: str) -> tuple[str, str] | None:
     """Return domain and task of a name, or None if it is not in the suite; - and _ are equivalent."""
     if not name.startswith(PREFIXES):
         return None
-    return _by_name().get(re.sub(r"^(dmc|dmc-pixels)/cup(?=[-_])", r"\1/ball_in_cup", name).replace("-", "_"))
-
-
-@functools.cache
-def _by_name() -> dict[str, tuple[str, str]]:
-    # As in Gymnasium, the version may be left out.
-    forms = ("dmc/{}_{}", "dmc_pixels/{}_{}", "dm_control/{}_{}_v0", "dm_control/{}_{}")
-    return {form.format(domain, task): (domain, task) for domain, task in suite().ALL_TASKS for form in forms}
+    prefix, _, rest = name.replace("-", "_").partition("/")
+    # Shimmy's ids have a version, which as in Gymnasium may be left out. The others have a short name for one domain.
+    rest = rest.removesuffix("_v0") if prefix == "dm_control" else re.sub("^cup_", "ball_in_cup_", rest)
+    return {f"{domain}_{task}": (domain, task) for domain, task in suite().ALL_TASKS}.get(rest)
 
 
 def names(prefix: str = "dmc/") -> list[str]:
@@ -222,17 +212,9 @@ def names(prefix: str = "dmc/") -> list[str]:
 
 def suite() -> Any:
     """Import ``dm_control.suite``, also on machines that cannot render."""
-    advice = INSTALL
-    try:
-        if "dm_control._render" not in sys.modules:
-            chosen = os.environ.get(RENDERER)
-            if chosen:
-                advice = f"choose another {RENDERER} than {chosen!r}: egl, osmesa, glfw or off"
-            _import_renderer()
-        advice = INSTALL
-        return importlib.import_module("dm_control.suite")
-    except Exception as error:
-        raise SmrlError(f"dm_control cannot be imported ({in_words(error)}): {advice}") from error
+    if "dm_control._render" not in sys.modules:
+        _import_renderer()
+    return import_module("dm_control.suite", INSTALL)
 
 
 def _import_renderer() -> None:
@@ -240,8 +222,10 @@ def _import_renderer() -> None:
 
     The variable stays set to the renderer that was found, because the package mujoco must load the same libraries.
     """
-    if os.environ.get(RENDERER):
-        importlib.import_module("dm_control._render")
+    chosen = os.environ.get(RENDERER)
+    if chosen:
+        advice = f"choose another {RENDERER} than {chosen!r}: egl, osmesa, glfw or off"
+        import_module("dm_control._render", advice)
         return
     platform = os.environ.get(PLATFORM)
     for backend in RENDERERS:
@@ -260,7 +244,7 @@ def _import_renderer() -> None:
                 del sys.modules[name]
     os.environ[RENDERER] = "off"
     try:
-        importlib.import_module("dm_control._render")
+        import_module("dm_control._render", INSTALL)
     finally:
         del os.environ[RENDERER]
 

@@ -35,7 +35,7 @@ class Fake(Agent):
 
     def __init__(self) -> None:
         super().__init__(make_settings("ddpg", "Toy"), make(NeverEnds).spec)
-        self.learned = None
+        self.state: Any = None
         self._learn: Any = self._pretend
 
     def _pretend(self, learned: Any, batches: Any, step: int, env_step: int) -> tuple[None, dict[str, Any]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.filesize import decimal
 
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, require
@@ -16,11 +17,10 @@ from smrl.memory.replay import Rows
 from smrl.runs import checkpoint
 from smrl.runs.atomic import discard, links, load_arrays, save_arrays, sync, write_atomically, writing
 from smrl.runs.checkpoint import ARRAYS, MANIFEST, REPLAY, Manifest, find_damage
-from smrl.runs.config import Damaged, check_config
+from smrl.runs.config import Damaged, check_config, named_code
 from smrl.runs.identity import ALWAYS_SHOWN, flat, identity, title, words
 from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TRAINING, RunDirectory
 from smrl.runs.records import as_bytes
-from smrl.runs.trust import named_code
 from smrl.settings import Settings, names
 
 
@@ -72,7 +72,7 @@ class Examination:
         advice = f"damaged; smrl doctor {self.path} --repair restores what it can"
         yield f"  state       {'intact' if self.is_intact else advice}"
         for part in self.parts:
-            size = f"{part.files:,} file{'' if part.files == 1 else 's'}, {_in_bytes(part.size)}"
+            size = f"{part.files:,} file{'' if part.files == 1 else 's'}, {decimal(part.size)}"
             yield f"  {part.name:<17} {size:<20} {'; '.join(part.damage) or 'intact'}"
 
 
@@ -84,7 +84,8 @@ def examine(path: Path) -> Examination:
     intact = {found: manifest for found, manifest in manifests.items() if not isinstance(manifest, str)}
     newest = next(reversed(intact.values()), None)
     facts = newest["facts"] if newest else {}
-    config, config_damage = _config_and_damage(run, facts.get("config"))
+    config, error = run.find_config()
+    config_damage = error and str(error).partition(";")[0].removeprefix(f"{run.config} ")
     arrays = {found / ARRAYS: manifest["arrays"] for found, manifest in intact.items()}
     rows = {file: digest for item in intact.items() for file, digest in checkpoint.row_files(*item).items()}
     everything = dict.fromkeys(Path(folder, name) for folder, _, files in os.walk(path) for name in files)
@@ -144,18 +145,6 @@ def _manifest_or_damage(path: Path) -> Manifest | str:
         return f"{path.name}: {error}"
 
 
-def _config_and_damage(run: RunDirectory, spare: Any) -> tuple[dict[str, Any] | None, str | None]:
-    """Return the config from config.json or else from the checkpoint, and what is wrong with the file."""
-    try:
-        return run.read_config(), None
-    except SmrlError as error:
-        damage = str(error).partition(";")[0].removeprefix(f"{run.config} ")
-    try:
-        return (check_config(spare, run.config) if spare else None), damage
-    except SmrlError:
-        return None, damage
-
-
 def _non_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that differ from the defaults; of a custom algorithm, all hyperparameters.
 
@@ -186,18 +175,6 @@ def _table_parts(path: Path, tables: Mapping[str, list[str]]) -> Iterator[Part]:
 def _part(name: str, damage: Mapping[Path, str | None]) -> Part:
     sizes = [file.lstat().st_size for file in damage if os.path.lexists(file)]
     return Part(name, len(damage), sum(sizes), tuple(filter(None, damage.values())))
-
-
-def _in_bytes(size: int) -> str:
-    """Write a number of bytes for people.
-
-    >>> _in_bytes(999), _in_bytes(12_345_678)
-    ('999 B', '12.3 MB')
-    """
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= factor:
-            return f"{size / factor:.3g} {unit}"
-    return f"{size} B"
 
 
 def _restore_config(run: RunDirectory, spare: Any, notify: Callable[[str], None]) -> dict[str, Any] | None:

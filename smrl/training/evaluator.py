@@ -75,8 +75,10 @@ class Evaluator:
             for index, episode in list(episode_of.items()):
                 obs[index], reward, terminated, truncated = self.envs[index].step(actions[index])
                 rewards[episode].append(reward)
-                if len(rewards[episode]) == ENDLESS:
-                    self._warn_endless()
+                if len(rewards[episode]) == ENDLESS and not self._has_warned:
+                    self._has_warned = True
+                    where = f"an episode of {self.envs[0].name} has not ended after {ENDLESS:,} steps of an evaluation"
+                    self.notify(f"{where}; if it never ends, train with --max-episode-steps.")
                 if terminated or truncated:
                     del episode_of[index]
                     for following in waiting:
@@ -84,12 +86,6 @@ class Evaluator:
                         obs[index] = self.envs[index].reset(seeds[following])
                         break
         return Episodes(rewards)
-
-    def _warn_endless(self) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            where = f"an episode of {self.envs[0].name} has not ended after {ENDLESS:,} steps of an evaluation"
-            self.notify(f"{where}; if it never ends, train with --max-episode-steps.")
 
     def close(self) -> None:
         """Close the environments."""

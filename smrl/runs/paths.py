@@ -11,7 +11,6 @@ runs/<env>/<label>/seed<k>/      the label is readable; the settings in config.j
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,32 +30,17 @@ CONFIG, EVALUATIONS, TRAINING = "config.json", "evaluations.csv", "training.csv"
 CHECKPOINT, TENSORBOARD, LOCK = "checkpoint", "tensorboard", ".lock"
 
 
-@dataclass(frozen=True)
 class RunDirectory:
-    """The folder of one run."""
+    """The folder of one run, and the paths of its files."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path, self.checkpoint = path, path / CHECKPOINT
+        self.config, self.evaluations, self.training = path / CONFIG, path / EVALUATIONS, path / TRAINING
 
     @classmethod
     def of(cls, settings: "Settings[Any]", runs: Path) -> "RunDirectory":
         """Return the folder of the run with these settings, or the one that it will have."""
         return cls(find(settings.to_json(), _defaults(settings), runs))
-
-    @property
-    def config(self) -> Path:
-        return self.path / CONFIG
-
-    @property
-    def evaluations(self) -> Path:
-        return self.path / EVALUATIONS
-
-    @property
-    def training(self) -> Path:
-        return self.path / TRAINING
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.path / CHECKPOINT
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -52,7 +52,8 @@ class Collector:
         """Act once in every environment; if an environment fails, nothing is stored."""
         for index, env in enumerate(self.envs):
             if self.episodes[index].over:
-                self.episodes[index] = self._new_episode(env, self._next_number())
+                following = 1 + max(episode.number for episode in self.episodes)
+                self.episodes[index] = self._new_episode(env, following)
         actions = self._choose(act, step)
         results = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]
         for env, episode, action, result in zip(self.envs, self.episodes, actions, results, strict=True):
@@ -114,9 +115,6 @@ class Collector:
                 "rates or the reuse."
             )
         return actions
-
-    def _next_number(self) -> int:
-        return 1 + max(episode.number for episode in self.episodes)
 
     def _new_episode(self, env: Environment, number: int) -> Episode:
         seed = environment_seed(self.settings.seed, Purpose.EPISODE, number)

@@ -65,7 +65,7 @@ class Evaluator:
         """
         seeds = self.seeds(first)
         rewards: list[list[float]] = [[] for _ in seeds]
-        episode_of = dict(enumerate(range(len(self.envs))))  # environment → the episode that it plays
+        episode_of = {index: index for index in range(len(self.envs))}  # environment → the episode that it plays
         waiting = iter(range(len(self.envs), len(seeds)))
         obs = np.stack([env.reset(seeds[index]) for index, env in enumerate(self.envs)])
         while episode_of:

@@ -1,4 +1,4 @@
-"""Read and check config.json, which records everything needed to repeat a run, and find the code that it names.
+"""Check config.json, which records everything needed to repeat a run, and find the code that it names.
 
 It holds the settings, the spec of the environment, the source of a custom environment, the number of threads, and facts
 about the platform. The checksum covers what the numbers of the run depend on: settings, spec and threads.
@@ -55,15 +55,6 @@ def read_text(file: Path) -> str:
         raise SmrlError(f"{file} cannot be read ({error.strerror}); check its permissions.") from None
     except UnicodeDecodeError:
         raise Damaged(file, "it is not text") from None
-
-
-def read_config(file: Path) -> dict[str, Any]:
-    """Read and check a config.json."""
-    try:
-        config = json.loads(read_text(file))
-    except (ValueError, RecursionError):
-        raise Damaged(file, "it is not JSON") from None
-    return check_config(config, file)
 
 
 def check_config(config: Any, file: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import filelock
 from smrl.errors import SmrlError, require
 from smrl.runs import checkpoint, identity
 from smrl.runs.atomic import links, write_atomically, writing
-from smrl.runs.config import FORMAT, check_config, checksum, read_config
+from smrl.runs.config import FORMAT, Damaged, check_config, checksum, read_text
 
 if TYPE_CHECKING:
     from smrl.settings import Settings
@@ -67,7 +67,11 @@ class RunDirectory:
 
     def read_config(self) -> dict[str, Any]:
         """Read and check config.json."""
-        return read_config(self.config)
+        try:
+            config = json.loads(read_text(self.config))
+        except (ValueError, RecursionError):
+            raise Damaged(self.config, "it is not JSON") from None
+        return check_config(config, self.config)
 
     def find_config(self) -> tuple[dict[str, Any] | None, SmrlError | None]:
         """Return the config from config.json or else from the checkpoint, if either has it, and the file's error."""

@@ -12,8 +12,7 @@ import numpy as np
 
 from benchmarks.harness import Record, median_of
 from smrl.memory.replay import Replay
-from smrl.runs.checkpoint import Saved
-from smrl.runs.checkpoint_writer import Writer
+from smrl.runs.checkpoint import Saved, Writer
 from smrl.types import ArraySpec, Continuous, Spec
 
 SECTION = "Checkpoints: 17 observations, 6 actions, a million weights and moments"

@@ -74,7 +74,6 @@ class StackedFrames:
         return observations.reshape(-1, *self.obs.shape)
 
     def replace(self, observations: np.ndarray, index: int, frame: np.ndarray) -> None:
-        """Overwrite the newest frame of one observation of a batch."""
         channels, _ = frame.shape
         observations[index].reshape(-1, self.obs.shape[-1])[:, -channels:] = frame.T
 

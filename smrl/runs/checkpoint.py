@@ -17,6 +17,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -131,6 +132,50 @@ def _discard_old(folder: Path) -> None:
     for shard in (folder / REPLAY).iterdir():
         if shard.name not in listed:
             discard(shard)
+
+
+class Writer:
+    """Writes the checkpoints of a run, at most one at a time, in another thread while the run goes on."""
+
+    def __init__(self, folder: Path, replay: Replay) -> None:
+        self.folder, self.replay = folder, replay
+        self._snapshot: Snapshot | None = None
+        self._task: Future[None] | None = None  # writes the snapshot
+
+    def save(self, saved: Saved, before: Callable[[], None]) -> None:
+        """Call ``before``, write a checkpoint, and wait until both are on the disk."""
+        self._finish()
+        self._write(saved, before, self.replay)
+
+    def begin(self, saved: Saved, before: Callable[[], None]) -> None:
+        """Do as `save` does, but in another thread; the arrays must be copies. The next call raises its errors."""
+        self._finish()
+        self._snapshot = Snapshot(self.replay)
+        pool = ThreadPoolExecutor(1, "checkpoint")
+        self._task = pool.submit(self._write, saved, before, self._snapshot)
+        pool.shutdown(wait=False)  # the thread ends with the task
+
+    def is_busy(self) -> bool:
+        """Return whether a checkpoint is being written."""
+        return self._task is not None and not self._task.done()
+
+    def keep(self, count: int) -> None:
+        """Prepare for ``count`` rows that are about to be added."""
+        if self._snapshot is not None and self.is_busy():
+            self._snapshot.keep(count)
+
+    def close(self) -> None:
+        """Wait for the checkpoint that is being written."""
+        wait([self._task] if self._task else [])
+
+    def _finish(self) -> None:
+        task, self._task, self._snapshot = self._task, None, None
+        if task is not None:
+            task.result()
+
+    def _write(self, saved: Saved, before: Callable[[], None], replay: Replay | Snapshot) -> None:
+        before()
+        save(self.folder, saved, replay)
 
 
 # Manifests: the files of a checkpoint with their checksums, and its facts

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.filesize import decimal
 
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, require
@@ -16,11 +17,10 @@ from smrl.memory.replay import Rows
 from smrl.runs import checkpoint
 from smrl.runs.atomic import discard, links, load_arrays, save_arrays, sync, write_atomically, writing
 from smrl.runs.checkpoint import ARRAYS, MANIFEST, REPLAY, Manifest, find_damage
-from smrl.runs.config import Damaged, check_config
+from smrl.runs.config import Damaged, check_config, named_code
 from smrl.runs.identity import ALWAYS_SHOWN, flat, identity, title, words
 from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TRAINING, RunDirectory
 from smrl.runs.records import as_bytes
-from smrl.runs.trust import named_code
 from smrl.settings import Settings, names
 
 
@@ -40,8 +40,6 @@ class Examination:
 
     path: Path
     config: dict[str, Any] | None  # from config.json or, if that is damaged, from the checkpoint; None without both
-    different: dict[str, Any]  # the settings that are not the defaults
-    code: dict[str, str]  # what would be imported besides smrl, as part of the run → module:name
     step: int | None  # of the newest checkpoint that has a manifest
     parts: tuple[Part, ...]
 
@@ -57,34 +55,41 @@ class Examination:
 
     def _lines(self) -> Iterator[str]:
         yield str(self.path)
+        code = "unknown"
         if self.config:
             settings = self.config["settings"]
             yield f"  run         {title(settings)}"
-            changed = ", ".join(f"{name} {words(value)}" for name, value in self.different.items())
+            changed = ", ".join(f"{name} {words(value)}" for name, value in non_defaults(settings).items())
             yield f"  settings    {changed or 'the defaults'}"
             done = "no checkpoint yet" if self.step is None else f"{self.step:,}"
             yield f"  steps       {done} of {settings['steps']:,}"
             yield f"  format      {self.config['format']}"
             yield f"  versions    {', '.join(f'{name} {number}' for name, number in self.config['versions'].items())}"
             yield f"  processor   {self.config['cpu']}, {self.config['threads']} thread(s)"
-        code = ", ".join(f"the {part} {name}" for part, name in self.code.items())
-        yield f"  imports     {code or 'nothing but smrl' if self.config else 'unknown'}"
+            code = ", ".join(f"the {part} {name}" for part, name in named_code(settings).items()) or "nothing but smrl"
+        yield f"  imports     {code}"
         advice = f"damaged; smrl doctor {self.path} --repair restores what it can"
         yield f"  state       {'intact' if self.is_intact else advice}"
         for part in self.parts:
-            size = f"{part.files:,} file{'' if part.files == 1 else 's'}, {_in_bytes(part.size)}"
+            size = f"{part.files:,} file{'' if part.files == 1 else 's'}, {decimal(part.size)}"
             yield f"  {part.name:<17} {size:<20} {'; '.join(part.damage) or 'intact'}"
 
 
 def examine(path: Path) -> Examination:
     """Read a run's folder and check all of its files."""
     run = _existing_run(path)
-    manifests = {found: _manifest_or_damage(found) for found in checkpoint.checkpoints(run.checkpoint)}
-    unreadable = {found / MANIFEST: read if isinstance(read, str) else None for found, read in manifests.items()}
-    intact = {found: manifest for found, manifest in manifests.items() if not isinstance(manifest, str)}
+    intact: dict[Path, Manifest] = {}
+    manifests: dict[Path, str | None] = {}
+    for found in checkpoint.checkpoints(run.checkpoint):
+        manifests[found / MANIFEST] = None
+        try:
+            intact[found] = checkpoint.read_manifest(found)
+        except (SmrlError, *checkpoint.DAMAGE) as error:
+            manifests[found / MANIFEST] = f"{found.name}: {error}"
     newest = next(reversed(intact.values()), None)
     facts = newest["facts"] if newest else {}
-    config, config_damage = _config_and_damage(run, facts.get("config"))
+    config, problem = run.find_config()
+    config_damage = str(problem).partition(";")[0].removeprefix(f"{run.config} ") if problem else None
     arrays = {found / ARRAYS: manifest["arrays"] for found, manifest in intact.items()}
     rows = {file: digest for item in intact.items() for file, digest in checkpoint.row_files(*item).items()}
     everything = dict.fromkeys(Path(folder, name) for folder, _, files in os.walk(path) for name in files)
@@ -92,19 +97,12 @@ def examine(path: Path) -> Examination:
     parts = (
         _part(CONFIG, {run.config: config_damage}),
         *_table_parts(path, facts.get("tables", {})),
-        _part("manifests", unreadable),
+        _part("manifests", manifests),
         _part("arrays", {file: find_damage({file: digest}) for file, digest in arrays.items()}),
         _part("replay memory", {file: find_damage({file: digest}) for file, digest in rows.items()}),
         _part("all together", everything | found_links),
     )
-    return Examination(
-        path=path,
-        config=config,
-        different=_non_defaults(config["settings"]) if config else {},
-        code=named_code(config["settings"]) if config else {},
-        step=newest["step"] if newest else None,
-        parts=parts,
-    )
+    return Examination(path, config, newest["step"] if newest else None, parts)
 
 
 def repair(path: Path) -> list[str]:
@@ -137,26 +135,7 @@ def _existing_run(path: Path) -> RunDirectory:
     return RunDirectory(path)
 
 
-def _manifest_or_damage(path: Path) -> Manifest | str:
-    try:
-        return checkpoint.read_manifest(path)
-    except (SmrlError, *checkpoint.DAMAGE) as error:
-        return f"{path.name}: {error}"
-
-
-def _config_and_damage(run: RunDirectory, spare: Any) -> tuple[dict[str, Any] | None, str | None]:
-    """Return the config from config.json or else from the checkpoint, and what is wrong with the file."""
-    try:
-        return run.read_config(), None
-    except SmrlError as error:
-        damage = str(error).partition(";")[0].removeprefix(f"{run.config} ")
-    try:
-        return (check_config(spare, run.config) if spare else None), damage
-    except SmrlError:
-        return None, damage
-
-
-def _non_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+def non_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that differ from the defaults; of a custom algorithm, all hyperparameters.
 
     The defaults of a custom algorithm could only be found by importing it.
@@ -186,18 +165,6 @@ def _table_parts(path: Path, tables: Mapping[str, list[str]]) -> Iterator[Part]:
 def _part(name: str, damage: Mapping[Path, str | None]) -> Part:
     sizes = [file.lstat().st_size for file in damage if os.path.lexists(file)]
     return Part(name, len(damage), sum(sizes), tuple(filter(None, damage.values())))
-
-
-def _in_bytes(size: int) -> str:
-    """Write a number of bytes for people.
-
-    >>> _in_bytes(999), _in_bytes(12_345_678)
-    ('999 B', '12.3 MB')
-    """
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= factor:
-            return f"{size / factor:.3g} {unit}"
-    return f"{size} B"
 
 
 def _restore_config(run: RunDirectory, spare: Any, notify: Callable[[str], None]) -> dict[str, Any] | None:

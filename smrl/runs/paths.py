@@ -11,7 +11,6 @@ runs/<env>/<label>/seed<k>/      the label is readable; the settings in config.j
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ import filelock
 from smrl.errors import SmrlError, require
 from smrl.runs import checkpoint, identity
 from smrl.runs.atomic import links, write_atomically, writing
-from smrl.runs.config import FORMAT, check_config, checksum, read_config
+from smrl.runs.config import FORMAT, Damaged, check_config, checksum, read_text
 
 if TYPE_CHECKING:
     from smrl.settings import Settings
@@ -31,36 +30,17 @@ CONFIG, EVALUATIONS, TRAINING = "config.json", "evaluations.csv", "training.csv"
 CHECKPOINT, TENSORBOARD, LOCK = "checkpoint", "tensorboard", ".lock"
 
 
-@dataclass(frozen=True)
 class RunDirectory:
-    """The folder of one run."""
+    """The folder of one run, and the paths of its files."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path, self.checkpoint = path, path / CHECKPOINT
+        self.config, self.evaluations, self.training = path / CONFIG, path / EVALUATIONS, path / TRAINING
 
     @classmethod
     def of(cls, settings: "Settings[Any]", runs: Path) -> "RunDirectory":
         """Return the folder of the run with these settings, or the one that it will have."""
         return cls(find(settings.to_json(), _defaults(settings), runs))
-
-    @property
-    def config(self) -> Path:
-        """Return the file with everything needed to repeat the run."""
-        return self.path / CONFIG
-
-    @property
-    def evaluations(self) -> Path:
-        """Return the file with the returns of the greedy policy."""
-        return self.path / EVALUATIONS
-
-    @property
-    def training(self) -> Path:
-        """Return the file with losses, values and seconds."""
-        return self.path / TRAINING
-
-    @property
-    def checkpoint(self) -> Path:
-        """Return the folder of the checkpoints."""
-        return self.path / CHECKPOINT
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -87,7 +67,23 @@ class RunDirectory:
 
     def read_config(self) -> dict[str, Any]:
         """Read and check config.json."""
-        return read_config(self.config)
+        try:
+            config = json.loads(read_text(self.config))
+        except (ValueError, RecursionError):
+            raise Damaged(self.config, "it is not JSON") from None
+        return check_config(config, self.config)
+
+    def find_config(self) -> tuple[dict[str, Any] | None, SmrlError | None]:
+        """Return the config from config.json or else from the checkpoint, if either has it, and the file's error."""
+        try:
+            return self.read_config(), None
+        except SmrlError as error:
+            damage = error
+        try:
+            manifest = checkpoint.newest_manifest(self.checkpoint)
+            return (check_config(manifest["facts"]["config"], self.config) if manifest else None), damage
+        except (SmrlError, KeyError, TypeError):
+            return None, damage
 
     def write_config(
         self, settings: "Settings[Any]", spec: "Spec", env_source: str | None, threads: int, platform: Mapping[str, Any]
@@ -168,22 +164,8 @@ def _stored_runs(
 ) -> Iterator[tuple[Path, dict[str, Any] | None]]:
     """Yield the folders of runs with their settings, or None if those cannot be read."""
     for folder in sorted(place.glob(pattern)):
-        stored = _stored_settings(RunDirectory(folder))
-        if stored is not None:
-            yield folder, {**defaults, **identity.flat(stored)}
+        config, _ = RunDirectory(folder).find_config()
+        if config is not None:
+            yield folder, {**defaults, **identity.flat(config["settings"])}
         elif (folder / CONFIG).exists():
             yield folder, None
-
-
-def _stored_settings(run: RunDirectory) -> dict[str, Any] | None:
-    """Return the settings of a run from its config.json or, if that is damaged or missing, from its checkpoint."""
-    try:
-        return dict(run.read_config()["settings"])
-    except SmrlError:
-        pass
-    try:
-        manifest = checkpoint.newest_manifest(run.checkpoint)
-        config = manifest and check_config(manifest["facts"]["config"], run.config)
-        return dict(config["settings"]) if config else None
-    except (SmrlError, KeyError, TypeError):
-        return None

@@ -39,7 +39,7 @@ class CsvLog:
             self._rewrite()
 
     def sync(self) -> None:
-        """Wait until the file is on the disk."""
+        """Wait until the file is on the disk; may be called from another thread."""
         with writing(self.path):
             sync(self.path)
 
@@ -74,12 +74,10 @@ class Record:
 
     @property
     def env(self) -> str:
-        """Return the id of the environment."""
         return str(self.settings["env"])
 
     @property
     def algorithm(self) -> str:
-        """Return the name of the algorithm."""
         return str(self.settings["algorithm"])
 
     @property
@@ -89,7 +87,6 @@ class Record:
 
     @property
     def seed(self) -> int:
-        """Return the seed of the run."""
         return int(self.settings["seed"])
 
     @property

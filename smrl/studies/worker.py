@@ -17,8 +17,8 @@ from functools import partial
 from smrl import plugins
 from smrl.envs.make import make
 from smrl.errors import SmrlError
+from smrl.runs.config import named_code
 from smrl.runs.paths import RunDirectory
-from smrl.runs.trust import named_code
 from smrl.settings import RunOptions, from_json
 from smrl.training.progress import SentProgress
 from smrl.training.run_training import run_training

@@ -11,30 +11,8 @@ from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.randomness import Purpose, Stream, environment_seed
 from smrl.settings import Settings
-from smrl.types import ArraySpec
 
 Act = Callable[[np.ndarray, int], Any]  # observations of all environments, step → actions
-
-
-class Actions:
-    """The actions of an episode, in one growing array: an endless episode has millions of them."""
-
-    def __init__(self, spec: ArraySpec, actions: np.ndarray | None = None) -> None:
-        self._count = 0 if actions is None else len(actions)
-        self._buffer = spec.zeros(max(16, 2 * self._count))
-        if actions is not None and self._count:
-            self._buffer[: self._count] = actions
-
-    def append(self, action: np.ndarray) -> None:
-        """Add an action."""
-        if self._count == len(self._buffer):
-            self._buffer = np.concatenate([self._buffer, np.zeros_like(self._buffer)])
-        self._buffer[self._count] = action
-        self._count += 1
-
-    def array(self) -> np.ndarray:
-        """Return a copy of all actions."""
-        return self._buffer[: self._count].copy()
 
 
 @dataclass
@@ -44,7 +22,7 @@ class Episode:
     number: int
     seed: int
     obs: np.ndarray
-    actions: Actions
+    actions: bytearray  # those taken so far; a compact array that grows, because an endless episode has millions
     total: float = 0.0  # sum of the rewards
     over: bool = False
 
@@ -74,14 +52,15 @@ class Collector:
         """Act once in every environment; if an environment fails, nothing is stored."""
         for index, env in enumerate(self.envs):
             if self.episodes[index].over:
-                self.episodes[index] = self._new_episode(env, self._next_number())
+                following = 1 + max(episode.number for episode in self.episodes)
+                self.episodes[index] = self._new_episode(env, following)
         actions = self._choose(act, step)
         results = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]
         for env, episode, action, result in zip(self.envs, self.episodes, actions, results, strict=True):
             next_obs, reward, terminated, truncated = result
             self.replay.add(episode.obs, action, self.settings.reward_scale * reward, next_obs, terminated, truncated)
             episode.obs = next_obs
-            episode.actions.append(action)
+            episode.actions += np.asarray(action, self.spec.action.array.dtype).tobytes()
             episode.total += reward
             episode.over = env.over  # losing a life terminates the MDP but not the episode
             if episode.over:
@@ -97,9 +76,10 @@ class Collector:
     def arrays(self) -> dict[str, np.ndarray]:
         """Return what a checkpoint keeps of the episodes in progress as arrays."""
         kept: dict[str, np.ndarray] = {}
+        spec = self.spec.action.array
         for index, episode in enumerate(self.episodes):
             kept[f"episode{index}.obs"] = episode.obs
-            kept[f"episode{index}.actions"] = episode.actions.array()
+            kept[f"episode{index}.actions"] = np.frombuffer(bytes(episode.actions), spec.dtype).reshape(-1, *spec.shape)
         return kept
 
     def facts(self) -> list[dict[str, Any]]:
@@ -114,7 +94,7 @@ class Collector:
         for index, (env, fact) in enumerate(zip(self.envs, facts, strict=True)):
             obs, actions = arrays[f"episode{index}.obs"], arrays[f"episode{index}.actions"]
             if self._is_repeated(env, fact["seed"], actions, obs, fact["over"]):
-                self.episodes.append(Episode(obs=obs, actions=Actions(self.spec.action.array, actions), **fact))
+                self.episodes.append(Episode(obs=obs, actions=bytearray(actions.tobytes()), **fact))
                 continue
             notify(
                 "the environment did not repeat its episode (it is not deterministic); a new episode starts, "
@@ -136,12 +116,9 @@ class Collector:
             )
         return actions
 
-    def _next_number(self) -> int:
-        return 1 + max(episode.number for episode in self.episodes)
-
     def _new_episode(self, env: Environment, number: int) -> Episode:
         seed = environment_seed(self.settings.seed, Purpose.EPISODE, number)
-        return Episode(number, seed, env.reset(seed), Actions(self.spec.action.array))
+        return Episode(number, seed, env.reset(seed), bytearray())
 
     def _is_repeated(
         self, env: Environment, seed: int, actions: np.ndarray, last_obs: np.ndarray, was_over: bool

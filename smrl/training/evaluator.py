@@ -65,7 +65,7 @@ class Evaluator:
         """
         seeds = self.seeds(first)
         rewards: list[list[float]] = [[] for _ in seeds]
-        episode_of = dict(enumerate(range(len(self.envs))))  # environment → the episode that it plays
+        episode_of = {index: index for index in range(len(self.envs))}  # environment → the episode that it plays
         waiting = iter(range(len(self.envs), len(seeds)))
         obs = np.stack([env.reset(seeds[index]) for index, env in enumerate(self.envs)])
         while episode_of:
@@ -75,8 +75,10 @@ class Evaluator:
             for index, episode in list(episode_of.items()):
                 obs[index], reward, terminated, truncated = self.envs[index].step(actions[index])
                 rewards[episode].append(reward)
-                if len(rewards[episode]) == ENDLESS:
-                    self._warn_endless()
+                if len(rewards[episode]) == ENDLESS and not self._has_warned:
+                    self._has_warned = True
+                    where = f"an episode of {self.envs[0].name} has not ended after {ENDLESS:,} steps of an evaluation"
+                    self.notify(f"{where}; if it never ends, train with --max-episode-steps.")
                 if terminated or truncated:
                     del episode_of[index]
                     for following in waiting:
@@ -84,12 +86,6 @@ class Evaluator:
                         obs[index] = self.envs[index].reset(seeds[following])
                         break
         return Episodes(rewards)
-
-    def _warn_endless(self) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            where = f"an episode of {self.envs[0].name} has not ended after {ENDLESS:,} steps of an evaluation"
-            self.notify(f"{where}; if it never ends, train with --max-episode-steps.")
 
     def close(self) -> None:
         """Close the environments."""

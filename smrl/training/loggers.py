@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -53,39 +53,35 @@ class Loggers:
     ) -> None:
         self._notify = notify
         self.loggers: list[Logger] = []
-        self._add(TensorBoard.name, lambda: TensorBoard(folder / TENSORBOARD, continue_at))
+        with self._dropped_on_failure(TensorBoard):
+            self.loggers.append(TensorBoard(folder / TENSORBOARD, continue_at))
         if wandb_project:
-            self._add(WandB.name, lambda: WandB(folder, config, wandb_project, notify))
+            with self._dropped_on_failure(WandB):
+                self.loggers.append(WandB(folder, config, wandb_project, notify))
 
     def write(self, group: str, step: int, values: dict[str, float]) -> None:
         """Log the values of a step under ``group/name``."""
         named = {f"{group}/{name}": value for name, value in values.items()}
         for logger in list(self.loggers):
-            try:
+            with self._dropped_on_failure(logger):
                 logger.write(step, named)
-            except Exception as error:
-                self.loggers.remove(logger)
-                self._warn(logger.name, error)
 
     def close(self) -> None:
         """Close all loggers."""
-        while self.loggers:
-            logger = self.loggers.pop()
-            try:
+        for logger in self.loggers:
+            with self._dropped_on_failure(logger):
                 logger.close()
-            except Exception as error:
-                self._warn(logger.name, error)
+        self.loggers = []
 
-    def _add(self, name: str, make: Callable[[], Logger]) -> None:
+    @contextlib.contextmanager
+    def _dropped_on_failure(self, logger: Logger | type[Logger]) -> Iterator[None]:
         try:
-            self.loggers.append(make())
+            yield
         except SmrlError:
             raise  # the user asked for a logger that is not installed, and nothing is trained yet
         except Exception as error:
-            self._warn(name, error)
-
-    def _warn(self, name: str, error: Exception) -> None:
-        self._notify(f"{name} fails with {in_words(error)}; the run goes on without it.")
+            self.loggers = [other for other in self.loggers if other is not logger]
+            self._notify(f"{logger.name} fails with {in_words(error)}; the run goes on without it.")
 
 
 class WandB:
@@ -116,11 +112,9 @@ class WandB:
         self._run.define_metric("*", step_metric="step")
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """Log the values of a step."""
         self._run.log(values | {"step": step})
 
     def close(self) -> None:
-        """Send what is still buffered."""
         self._run.finish()
 
 
@@ -164,7 +158,6 @@ class TensorBoard:
         self._append(_field(2, VARINT, _varint(continue_at)) + start)
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """Log the values of a step."""
         points = b"".join(
             _field(1, BYTES, _field(1, BYTES, name.encode()) + _field(2, FLOAT, struct.pack("<f", value)))
             for name, value in values.items()

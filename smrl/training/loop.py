@@ -16,8 +16,7 @@ from smrl.envs.environment import Environment, EnvironmentFault
 from smrl.errors import SmrlError
 from smrl.plugins import in_words
 from smrl.runs import checkpoint
-from smrl.runs.checkpoint import Saved
-from smrl.runs.checkpoint_writer import Writer
+from smrl.runs.checkpoint import Saved, Writer
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
 from smrl.training.agent import Agent
@@ -80,7 +79,8 @@ class Trainer:
         self.writer = self._open(Writer(directory.checkpoint, self.replay))
         saved = checkpoint.load(directory.checkpoint, progress.notify, self.replay)
         self.step = saved.step if saved else 0
-        self.recorder = self._open(Recorder(settings, directory, config, progress, options.wandb, self.step))
+        self.recorder = Recorder(settings, directory, config, progress, options.wandb, self.step)
+        self._open(self.recorder.loggers)
         self.best: Best | None = None
         if saved:
             progress.notify(f"continuing at step {self.step:,}")
@@ -111,7 +111,7 @@ class Trainer:
                 return reason
             is_old = time.monotonic() - self.saved_at > self.options.checkpoint_seconds
             if is_old and not self.writer.is_busy():
-                self.writer.begin(self._state(), before=self.recorder.sync)  # writes in another thread
+                self.writer.begin(self._state(), before=self.recorder.evaluations.sync)  # writes in another thread
                 self.saved_at = time.monotonic()
             self.advance()
             if self._callback_stops(self.callbacks.on_step, self.step):
@@ -133,7 +133,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint, and wait until it is on the disk."""
-        self.writer.save(self._state(), before=self.recorder.sync)
+        self.writer.save(self._state(), before=self.recorder.evaluations.sync)
         self.saved_at = time.monotonic()
 
     def _state(self) -> Saved:

@@ -1,31 +1,34 @@
 """The memory of a run: refuse what does not fit, and put a large replay memory on the disk."""
 
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rich.filesize import decimal
+
 from smrl.errors import require
 from smrl.memory.replay import Replay
 from smrl.settings import Settings
-from smrl.types import ArraySpec, Spec
+from smrl.types import Spec
 
 
 def refuse_too_large(settings: Settings[Any], spec: Spec, rounds: int, memory: int | None = None) -> None:
     """Refuse a replay memory or batches that need more memory than this machine has."""
     memory = memory or _physical_memory()
-    rest = _bytes(spec.action.array) + 8
-    stored = 0 if _is_on_disk(settings, spec, memory) else _bytes(spec.obs) // spec.obs.stack  # a frame is stored once
+    if memory is None:
+        return
+    rest = spec.action.array.zeros().nbytes + 8
+    stored = 0 if _is_on_disk(settings, spec, memory) else _obs_bytes(settings, spec)
     needs = {
-        "capacity": settings.capacity * (stored + rest),
-        "batch_size": settings.batch_size * rounds * (2 * _bytes(spec.obs) + rest),
+        "capacity": settings.capacity * rest + stored,
+        "batch_size": settings.batch_size * rounds * (2 * spec.obs.zeros().nbytes + rest),
     }
     for name, need in needs.items():
         require(
-            memory is None or need <= memory,
-            f"{name} {getattr(settings, name):,} would take {_in_words(need)}, but this machine has "
-            f"{_in_words(memory or 0)} of memory; lower --{name.replace('_', '-')}.",
+            need <= memory,
+            f"{name} {getattr(settings, name):,} would take {decimal(need)}, but this machine has {decimal(memory)} of "
+            f"memory; lower --{name.replace('_', '-')}.",
         )
 
 
@@ -33,7 +36,7 @@ def replay_of(settings: Settings[Any], spec: Spec, run: Path, notify: Callable[[
     """Return the empty replay memory of a run; frames that do not fit into memory are in a file in the run's folder."""
     is_on_disk = _is_on_disk(settings, spec, _physical_memory())
     if is_on_disk:
-        size = _in_words(settings.capacity * _bytes(spec.obs) // spec.obs.stack)
+        size = decimal(_obs_bytes(settings, spec))
         notify(
             f"the replay memory of {size} is more than half of this machine's, so its frames are in a file in {run}."
         )
@@ -49,12 +52,12 @@ def replay_of(settings: Settings[Any], spec: Spec, run: Path, notify: Callable[[
 
 
 def _is_on_disk(settings: Settings[Any], spec: Spec, memory: int | None) -> bool:
-    frames = settings.capacity * _bytes(spec.obs) // spec.obs.stack
-    return spec.obs.stack > 1 and memory is not None and frames > memory / 2
+    return spec.obs.stack > 1 and memory is not None and _obs_bytes(settings, spec) > memory / 2
 
 
-def _bytes(array: ArraySpec) -> int:
-    return math.prod(array.shape) * array.zeros().itemsize
+def _obs_bytes(settings: Settings[Any], spec: Spec) -> int:
+    """Return the bytes of all observations in the replay memory, where a frame is stored once."""
+    return settings.capacity * (spec.obs.zeros().nbytes // spec.obs.stack)
 
 
 def _physical_memory() -> int | None:
@@ -63,12 +66,3 @@ def _physical_memory() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return None
-
-
-def _in_words(size: int) -> str:
-    """Write a number of bytes for people.
-
-    >>> _in_words(123_000_000), _in_words(4_500_000_000_000)
-    ('0.1 GB', '4,500.0 GB')
-    """
-    return f"{size / 1e9:,.1f} GB"

@@ -10,7 +10,6 @@ from typing import Any
 import imageio.v3 as iio
 import numpy as np
 
-from smrl.envs.environment import Environment
 from smrl.envs.make import Raw
 from smrl.errors import SmrlError, require
 from smrl.randomness import Purpose, environment_seed
@@ -62,30 +61,25 @@ def play(
                 total, over = 0.0, False
                 while not over:
                     if video:
-                        record(_picture(environment))
+                        picture = np.asarray(environment.render())
+                        require(picture.ndim == 3, f"{environment.name} does not render pictures to record.")
+                        record(picture)
                     obs, reward, terminated, truncated = environment.step(policy.act(obs[None])[0])
                     total, over = total + reward, terminated or truncated
                 returns.append(total)
     return returns
 
 
-def _picture(env: Environment) -> np.ndarray:
-    picture = np.asarray(env.render())
-    require(picture.ndim == 3, f"{env.name} does not render pictures, so there is nothing to record.")
-    return picture
-
-
 @contextlib.contextmanager
 def _screenless() -> Iterator[None]:
     """Let MuJoCo draw without a screen, unless the user has chosen a renderer; it looks when it draws first."""
-    if os.environ.get(RENDERER):
-        yield
-        return
-    os.environ[RENDERER] = "egl"
+    chosen = os.environ.get(RENDERER)
+    os.environ[RENDERER] = chosen or "egl"
     try:
         yield
     finally:
-        del os.environ[RENDERER]
+        if not chosen:
+            del os.environ[RENDERER]
 
 
 @contextlib.contextmanager

@@ -7,8 +7,7 @@ import socket
 import threading
 import time
 from collections import deque
-from types import TracebackType
-from typing import Protocol
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
@@ -21,52 +20,36 @@ REFRESH_SECONDS = 0.2
 SPEED_SECONDS = 10.0  # steps/s is the mean over this time
 
 
-class Progress(Protocol):
-    """Receives the events of one run."""
+class Progress:
+    """Receives the events of one run; a subclass overrides `forward`, or the methods of the events that it shows."""
 
     def begin(self, step: int) -> None:
         """Training starts, or continues, after this step."""
+        self.forward("begin", step)
 
     def advance(self, step: int) -> None:
         """This step is done."""
+        self.forward("advance", step)
 
     def evaluated(self, step: int, mean: float) -> None:
         """An evaluation at this step had this mean return."""
+        self.forward("evaluated", step, mean)
 
     def notify(self, message: str) -> None:
         """There is something that a person should know."""
+        self.forward("notify", message)
+
+    def forward(self, event: str, *arguments: int | float | str) -> None:
+        """Receive any event, by the name of its method; by default it is ignored."""
 
 
-class Forwarder:
-    """Passes every event on by the name of its method; how is up to the subclass."""
-
-    def begin(self, step: int) -> None:
-        """Pass on that training starts."""
-        self._forward("begin", step)
-
-    def advance(self, step: int) -> None:
-        """Pass on the step."""
-        self._forward("advance", step)
-
-    def evaluated(self, step: int, mean: float) -> None:
-        """Pass on the return."""
-        self._forward("evaluated", step, mean)
-
-    def notify(self, message: str) -> None:
-        """Pass on the message."""
-        self._forward("notify", message)
-
-    def _forward(self, event: str, *arguments: int | float | str) -> None:
-        raise NotImplementedError
-
-
-class Unfailing(Forwarder):
+class Unfailing(Progress):
     """Passes events on to another progress until that fails: a closed terminal must not stop a run."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress: Progress | None = progress
 
-    def _forward(self, event: str, *arguments: int | float | str) -> None:
+    def forward(self, event: str, *arguments: int | float | str) -> None:
         try:
             if self._progress is not None:
                 getattr(self._progress, event)(*arguments)
@@ -74,7 +57,7 @@ class Unfailing(Forwarder):
             self._progress = None  # nobody is left to be told
 
 
-class SentProgress(Forwarder):
+class SentProgress(Progress):
     """Sends events as lines of JSON to the process that shows them."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -82,9 +65,9 @@ class SentProgress(Forwarder):
 
     def fail(self, message: str) -> None:
         """Send why the run ends early."""
-        self._forward("fail", message)
+        self.forward("fail", message)
 
-    def _forward(self, event: str, *arguments: int | float | str) -> None:
+    def forward(self, event: str, *arguments: int | float | str) -> None:
         line = json.dumps([event, *arguments]).encode() + b"\n"
         with self._lock, contextlib.suppress(OSError):  # without a listener the run continues until it is stopped
             self._connection.sendall(line)
@@ -115,45 +98,37 @@ class Speed:
         self._seen.clear()
 
 
-class ShownProgress:
+class ShownProgress(Progress):
     """A progress bar among others, or lines where there are no bars."""
 
     def __init__(self, console: Console, bars: Bars | None, title: str, total: int) -> None:
         self._console, self._bars, self._title, self._total = console, bars, title, total
-        self._speed, self._speed_by_line = Speed(), Speed(seconds=0)  # the latter from one line to the next
-        self._task: TaskID | None = None
-        if bars:
-            self._task = bars.add_task(title, total=total, value="–", speed="–")
+        self._speed = Speed(SPEED_SECONDS if bars else 0)  # without bars, from one line to the next
+        self._task = bars.add_task(title, total=total, value="–", speed="–") if bars else TaskID(0)
 
     def begin(self, step: int) -> None:
-        """Measure the speed from here on."""
         self._speed.restart()
-        self._speed_by_line.restart()
-        self._speed_by_line.at(step, time.monotonic())
-        self.advance(step)
+        self._update(step)
 
     def advance(self, step: int) -> None:
-        """Move the bar."""
-        speed = _in_words(self._speed.at(step, time.monotonic()))
-        if self._bars and self._task is not None:
-            self._bars.update(self._task, completed=step, speed=speed)
+        if self._bars:
+            self._update(step)
 
     def evaluated(self, step: int, mean: float) -> None:
-        """Show the return."""
-        if self._bars and self._task is not None:
-            speed = _in_words(self._speed.at(step, time.monotonic()))
-            self._bars.update(self._task, completed=step, value=f"{mean:,.1f}", speed=speed)
-        else:
-            speed = _in_words(self._speed_by_line.at(step, time.monotonic()))
+        speed = self._update(step, value=f"{mean:,.1f}")
+        if not self._bars:
             self.notify(f"step {step:,} of {self._total:,}, return {mean:,.1f}, {speed} steps/s")
 
     def notify(self, message: str) -> None:
-        """Print the message."""
         self._console.print(Text(f"{self._title}: {message}"))
 
-
-def _in_words(speed: float) -> str:
-    return f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"
+    def _update(self, step: int, **fields: Any) -> str:
+        """Move the bar, if there is one, and return the speed."""
+        measured = self._speed.at(step, time.monotonic())
+        speed = f"{measured:.0f}" if measured >= 10 else f"{measured:.1f}"
+        if self._bars:
+            self._bars.update(self._task, completed=step, speed=speed, **fields)
+        return speed
 
 
 class Board:
@@ -164,25 +139,21 @@ class Board:
         stream = self._console.file
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")  # as Python's own stderr, if the encoding lacks …
-        self._bars: Bars | None = None
-        if self._console.is_terminal and not quiet:
-            self._bars = Bars(
-                TitleColumn(),
-                BarColumn(bar_width=8),
-                TextColumn("{task.completed:,} steps, {task.fields[speed]}/s"),
-                TextColumn("return {task.fields[value]}"),
-                TimeRemainingColumn(table_column=Column(no_wrap=True)),
-                console=self._console,
-            )
+        columns = (
+            TitleColumn(),
+            BarColumn(bar_width=8),
+            TextColumn("{task.completed:,} steps, {task.fields[speed]}/s"),
+            TextColumn("return {task.fields[value]}"),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+        )
+        self._bars = Bars(*columns, console=self._console) if self._console.is_terminal and not quiet else None
 
     def __enter__(self) -> "Board":
         if self._bars:
             self._bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bars:
             self._bars.stop()
 
@@ -202,7 +173,6 @@ class TitleColumn(ProgressColumn):
         super().__init__(Column(ratio=1))
 
     def render(self, task: Task) -> "Title":
-        """Return the title of one run."""
         return Title(task.description)
 
 

@@ -90,11 +90,3 @@ class Recorder:
             log.restore()
         training = self.training.lines if self.training else lines_until(self.directory.training, self.first_step)
         return {self.directory.evaluations.name: [*self.evaluations.lines], self.directory.training.name: [*training]}
-
-    def sync(self) -> None:
-        """Wait until the evaluations are on the disk; may be called from another thread."""
-        self.evaluations.sync()
-
-    def close(self) -> None:
-        """Close the loggers."""
-        self.loggers.close()

@@ -1,7 +1,7 @@
 """A trained run: its settings, its evaluations and its policies."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from smrl.envs.environment import Environment
 from smrl.envs.make import Raw, make
 from smrl.errors import SmrlError, require
 from smrl.runs import checkpoint
+from smrl.runs.config import named_code, refuse_code
 from smrl.runs.paths import RunDirectory
 from smrl.runs.records import Record, read_run
-from smrl.runs.trust import named_code, refuse_code
 from smrl.settings import Settings, from_json
 from smrl.training.agent import load_policy
 from smrl.types import Spec
@@ -28,10 +28,10 @@ class Policy:
 
     spec: Spec
     act: Callable[[np.ndarray], np.ndarray]  # (batch, *obs) → (batch, *action), in the algorithm's units
-    decode: Callable[[np.ndarray], np.ndarray] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "decode", self.spec.action.decoder())
+    @cached_property
+    def _decode(self) -> Callable[[np.ndarray], np.ndarray]:
+        return self.spec.action.decoder()
 
     def __call__(self, obs: np.ndarray) -> np.ndarray:
         """Choose actions in the environment's units; an observation may have the environment's shape or be flat.
@@ -40,7 +40,7 @@ class Policy:
         """
         given = np.asarray(obs, self.spec.obs.dtype)
         is_one = given.size == np.prod(self.spec.obs.shape) and given.ndim <= len(self.spec.obs.shape)
-        actions = self.decode(self.act(given.reshape(-1, *self.spec.obs.shape)))
+        actions = self._decode(self.act(given.reshape(-1, *self.spec.obs.shape)))
         return actions[0] if is_one else actions
 
 

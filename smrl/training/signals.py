@@ -4,7 +4,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 STOP_MESSAGE = "stopping after the current step, then saving; Ctrl-C again stops at once, without saving."
@@ -52,9 +52,7 @@ class SignalHandler:
                 self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if not self._before:
             return
         self._is_settled.set()

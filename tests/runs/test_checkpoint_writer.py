@@ -14,8 +14,7 @@ from smrl.errors import SmrlError
 from smrl.memory import replay as memory
 from smrl.memory.replay import Replay, Rows, Snapshot
 from smrl.runs import checkpoint
-from smrl.runs.checkpoint import Saved
-from smrl.runs.checkpoint_writer import Writer
+from smrl.runs.checkpoint import Saved, Writer
 from smrl.types import ArraySpec, Continuous, Spec
 
 SPEC = Spec(ArraySpec((2,)), Continuous(1))

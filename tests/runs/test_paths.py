@@ -19,7 +19,7 @@ from written_runs import make_config
 import smrl
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
-from smrl.runs import checkpoint, config, identity
+from smrl.runs import checkpoint, identity, paths
 from smrl.runs.checkpoint import Saved
 from smrl.runs.doctor import repair
 from smrl.runs.identity import canonical, digest
@@ -197,7 +197,7 @@ def test_start_reads_its_config_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         read.append(file.name)
         return file.read_text()
 
-    monkeypatch.setattr(config, "read_text", counted)
+    monkeypatch.setattr(paths, "read_text", counted)
     smrl.train("ddpg", "Pendulum-v1", **SHORT, runs=tmp_path)
     assert read == []
     smrl.train("ddpg", "Pendulum-v1", **SHORT | {"steps": 40}, runs=tmp_path)

@@ -12,9 +12,8 @@ import pytest
 
 import smrl
 from smrl.errors import SmrlError
-from smrl.runs.config import checksum
+from smrl.runs.config import checksum, named_code
 from smrl.runs.paths import CONFIG
-from smrl.runs.trust import named_code
 
 SHORT: dict[str, Any] = {"steps": 40, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 8, "reuse": 1}
 SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,), "quiet": True}

@@ -22,27 +22,20 @@ from smrl.studies.launchers.local import Local
 from smrl.studies.launchers.protocol import JobResult, RunRequest
 from smrl.studies.sweep import read_sweep
 from smrl.studies.worker import wait_for_lock
+from smrl.training.progress import Progress
 
 THREE = 'algorithm = "ddpg"\nenv = "Pendulum-v1"\nreuse = 1\nseeds = 3\n'
 
 
-class RecordedProgress:
+class RecordedProgress(Progress):
     """A progress that keeps its events."""
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
 
-    def begin(self, step: int) -> None:
-        self.events.append(("begin", step))
-
-    def advance(self, step: int) -> None:
-        pass
-
-    def evaluated(self, step: int, mean: float) -> None:
-        self.events.append(("evaluated", step))
-
-    def notify(self, message: str) -> None:
-        self.events.append(("notify", message))
+    def forward(self, event: str, *arguments: int | float | str) -> None:
+        if event != "advance":
+            self.events.append((event, arguments[0]))
 
 
 def test_a_worker_waits_for_a_locked_run(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ import smrl
 from smrl.errors import SmrlError
 from smrl.runs import checkpoint, records
 from smrl.training import evaluator, progress
-from smrl.training.loggers import TensorBoard
-from smrl.training.recorder import Recorder
+from smrl.training.loggers import Loggers, TensorBoard
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 10, "eval_episodes": 1, "batch_size": 8, "reuse": 1}
 SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,)}
@@ -87,19 +86,19 @@ def test_errors_while_closing_do_not_hide_the_first_error(
 ) -> None:
     """The disk is full for everything: the table, the checkpoint, and what is written when closing."""
     write = records.CsvLog.write
-    monkeypatch.setattr(Recorder, "close", full)
+    monkeypatch.setattr(Loggers, "close", full)
     monkeypatch.setattr(evaluator.Evaluator, "close", full)
     monkeypatch.setattr(records.CsvLog, "write", lambda log, row: full() if row["step"] == 30 else write(log, row))
     with pytest.raises(OSError, match="No space left"):
         train(tmp_path)
     messages = capsys.readouterr().err
-    assert "closing the recorder failed" in messages
+    assert "closing the loggers failed" in messages
     assert "closing the evaluator failed" in messages
 
 
 def test_an_error_while_closing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Recorder, "close", full)
-    with pytest.raises(SmrlError, match="closing the recorder failed with OSError"):
+    monkeypatch.setattr(Loggers, "close", full)
+    with pytest.raises(SmrlError, match="closing the loggers failed with OSError"):
         train(tmp_path)
     (folder,) = tmp_path.glob("*/*/seed0")
     assert checkpoint.newest_step(folder / "checkpoint") == 60

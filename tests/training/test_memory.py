@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from broken_envs import NeverEnds, TimeAsTermination
@@ -14,8 +15,7 @@ from smrl.memory.replay import Replay
 from smrl.settings import make_settings
 from smrl.training.agent import METRICS_EVERY, Agent
 from smrl.training.clock import Moment
-from smrl.training.collector import Actions, Collector
-from smrl.types import ArraySpec
+from smrl.training.collector import Collector
 
 STEPS = 20_000
 
@@ -35,7 +35,7 @@ class Fake(Agent):
 
     def __init__(self) -> None:
         super().__init__(make_settings("ddpg", "Toy"), make(NeverEnds).spec)
-        self.learned = None
+        self.state: Any = None
         self._learn: Any = self._pretend
 
     def _pretend(self, learned: Any, batches: Any, step: int, env_step: int) -> tuple[None, dict[str, Any]]:
@@ -100,15 +100,21 @@ def test_mean_return_of_finished_episodes() -> None:
     assert subject.take_mean_return() is None
 
 
-@pytest.mark.parametrize("spec", [ArraySpec((3,)), ArraySpec((), "int32")])
-def test_actions_grow_and_are_copied(spec: ArraySpec) -> None:
-    actions, given = Actions(spec), [np.full(spec.shape, number, spec.dtype) for number in range(100)]
-    for number, action in enumerate(given):
-        actions.append(action)
-        np.testing.assert_array_equal(actions.array(), given[: number + 1])
-    again = Actions(spec, actions.array())
-    actions.append(given[0])
-    again.append(given[1])
-    assert len(again.array()) == len(actions.array()) == 101
-    assert (again.array()[-1] == given[1]).all()
-    assert Actions(spec, np.zeros(0, spec.dtype)).array().shape == (0, *spec.shape), "as older checkpoints have it"
+@pytest.mark.parametrize("env", [NeverEnds, partial(gymnasium.make, "CartPole-v1")])
+def test_actions_are_kept_as_copies_and_restored(env: Any) -> None:
+    subject, copies = collector(env), []
+    spec = subject.spec.action.array
+    for step in range(8):
+        copies.append(subject.arrays()["episode0.actions"])
+        subject.collect(lambda obs, step: obs, step)
+    again = collector(env)
+    again.episodes = []
+    again.restore(subject.arrays(), subject.facts(), pytest.fail)
+    taken = subject.replay.rows(0, 8)["action"]
+    for step, copy in enumerate(copies):
+        assert copy.dtype == spec.dtype
+        assert copy.shape == (step, *spec.shape)
+        np.testing.assert_array_equal(copy, taken[:step])
+    for one in (subject, again):
+        one.collect(lambda obs, step: obs, 8)
+    np.testing.assert_array_equal(again.arrays()["episode0.actions"], subject.replay.rows(0, 9)["action"])

@@ -15,7 +15,7 @@ from smrl.training.memory_budget import refuse_too_large
 @pytest.mark.parametrize("name", ["capacity", "batch_size"])
 def test_a_size_beyond_memory_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
     size: dict[str, Any] = {name: 10**12}
-    with pytest.raises(SmrlError, match=rf"{name} 1,000,000,000,000 would take [\d,.]+ GB, but this machine has"):
+    with pytest.raises(SmrlError, match=rf"{name} 1,000,000,000,000 would take [\d,.]+ [TP]B, but this machine has"):
         smrl.train("ddpg", "Pendulum-v1", **size, runs=tmp_path, quiet=True)
     assert not list(tmp_path.rglob("config.json"))
 

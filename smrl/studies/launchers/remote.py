@@ -13,23 +13,13 @@ from smrl.studies.launchers.protocol import JobResult, RunRequest
 from smrl.training.progress import Progress
 
 
-class LogProgress:
+class LogProgress(Progress):
     """Write the messages of a run to a file; its tables hold steps and returns."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def begin(self, step: int) -> None:
-        """Ignore the start, about which the run sends a message."""
-
-    def advance(self, step: int) -> None:
-        """Ignore a step."""
-
-    def evaluated(self, step: int, mean: float) -> None:
-        """Ignore an evaluation, which evaluations.csv has."""
-
     def notify(self, message: str) -> None:
-        """Append a line."""
         with self._file.open("a", encoding="utf-8") as log:
             print(message, file=log)
 

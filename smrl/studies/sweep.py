@@ -223,7 +223,8 @@ def _load_toml(path: Path) -> dict[str, Any]:
 
 def _table_runs(table: dict[str, Any], task_lists: TaskLists) -> list[Settings[Any]]:
     """Return all combinations of the values of a table."""
-    if any(_REFERENCE.fullmatch(text) for text in _texts(table)):
+    values_of_all = itertools.chain.from_iterable(map(_as_list, table.values()))
+    if any(isinstance(value, str) and _REFERENCE.fullmatch(value) for value in values_of_all):
         plugins.use_working_directory()  # the file names a module of the user
     algorithms, envs, presets = (_names_in(table, key) for key in ("algorithm", "env", "preset"))
     hints = _hints(algorithms)
@@ -242,7 +243,7 @@ def _names_in(table: dict[str, Any], key: str) -> list[str]:
     """Return the algorithms, environments or presets of a table."""
     value = table.get(key, EXAMPLES[key])
     require(key in table or key == "preset", f'{key} is missing; add {key} = "{value}".')
-    found = value if isinstance(value, list) else [value]
+    found = _as_list(value)
     is_valid = bool(found) and all(isinstance(one, str) for one in found)
     require(is_valid, f"{key} must be a text or a list of texts, not {value!r}.")
     return found
@@ -260,26 +261,22 @@ def _hints(algorithms: list[str]) -> dict[str, list[Any]]:
 
 
 def _values(name: str, value: Any, hints: list[Any]) -> list[Any]:
-    """Return the values of a setting: a list holds several, unless its type makes it one value, such as layer sizes."""
-    if isinstance(value, list):
+    """Return the values of a setting: a list holds several, unless its type makes it one value, such as layer sizes.
+
+    TOML has no null: "none" is None where the setting may be None.
+    """
+
+    def fits(candidate: Any) -> bool:
         for hint in hints:
             with contextlib.suppress(SmrlError):
-                return [convert(name, value, hint)]
-    return [_value(name, one, hints) for one in (value if isinstance(value, list) else [value])]
+                convert(name, candidate, hint)
+                return True
+        return False
+
+    found = [value] if fits(value) else _as_list(value)
+    found = [None if one == "none" and fits(None) else one for one in found]
+    return [tuple(one) if isinstance(one, list) else one for one in found]
 
 
-def _value(name: str, value: Any, hints: list[Any]) -> Any:
-    """Return None for "none", as TOML has no null, where the setting may be None; else the value, lists as tuples."""
-    for hint in hints if value == "none" else ():
-        with contextlib.suppress(SmrlError):
-            return convert(name, None, hint)
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _texts(value: Any) -> list[str]:
-    """Return all strings in a value, at any depth."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list):
-        return [text for item in value for text in _texts(item)]
-    return [value] if isinstance(value, str) else []
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -10,40 +10,32 @@ from smrl.runs.paths import EVALUATIONS
 from smrl.runs.records import read_run
 from smrl.studies.launchers.local import Local, WorkerProcess
 from smrl.studies.launchers.protocol import JobResult, RunRequest
-from smrl.training.progress import Progress
+from smrl.training.progress import Forwarder, Progress
 
 
-class LogProgress:
+class LogProgress(Forwarder):
     """Write the messages of a run to a file; its tables hold steps and returns."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def begin(self, step: int) -> None:
-        """Ignore the start, about which the run sends a message."""
-
-    def advance(self, step: int) -> None:
-        """Ignore a step."""
-
-    def evaluated(self, step: int, mean: float) -> None:
-        """Ignore an evaluation, which evaluations.csv has."""
-
-    def notify(self, message: str) -> None:
-        """Append a line."""
-        with self._file.open("a", encoding="utf-8") as log:
-            print(message, file=log)
+    def _forward(self, event: str, *arguments: int | float | str) -> None:
+        if event == "notify":
+            with self._file.open("a", encoding="utf-8") as log:
+                print(*arguments, file=log)
 
 
-def start_worker(request: RunRequest, threads: int) -> WorkerProcess:
-    """Start the process of a run on a node of a cluster."""
-    return WorkerProcess(request, threads, LogProgress(request.folder / "output.log"))
+class RemoteWorker(WorkerProcess):
+    """The process of a run on a node of a cluster."""
 
+    def __init__(self, request: RunRequest, threads: int) -> None:
+        super().__init__(request, threads, LogProgress(request.folder / "output.log"))
 
-def wait_for(worker: WorkerProcess) -> JobResult:
-    """Wait until the process of a run ends and return its result."""
-    while (result := worker.poll()) is None:
-        time.sleep(Local.poll_seconds)
-    return result
+    def wait(self) -> JobResult:
+        """Wait until the process ends and return its result."""
+        while (result := self.poll()) is None:
+            time.sleep(Local.poll_seconds)
+        return result
 
 
 class EvaluationWatcher:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smrl.report.text import steps_text
 from smrl.runs.identity import canonical, label, varying
 from smrl.runs.records import Record
 from smrl.statistics import (
@@ -50,13 +51,12 @@ class Curve:
 class Reached:
     """How soon runs reached a return."""
 
-    steps: float | None  # mean over the runs that reached it; None if none did
+    steps: float  # mean over the runs that reached it; NaN if none did
     reached: int
     runs: int
 
     def __str__(self) -> str:
-        steps = "never" if self.steps is None else f"{self.steps:,.0f}"
-        return f"{steps} ({self.reached} of {self.runs})"
+        return f"{steps_text(self.steps)} ({self.reached} of {self.runs})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +70,7 @@ class ResultRow:
     returns: Floats  # of each run at that step
     mean: float
     sd: float
-    iqm: float
-    iqm_low: float  # 95 % stratified bootstrap interval over seeds
-    iqm_high: float
+    iqm: Interval  # 95 % stratified bootstrap interval over seeds
     best: float  # mean over runs of their best evaluation
     area: float  # mean over runs of the mean return up to that step
     hours: float  # of training up to that step, mean over runs
@@ -122,7 +120,7 @@ def mean_steps_to(records: Sequence[Record], score: float) -> Reached:
     """Return how soon and how many of these runs reached the score."""
     steps = np.array([steps_to(score, record.steps, record.returns) for record in records])
     reached = steps[~np.isnan(steps)]
-    return Reached(float(reached.mean()) if reached.size else None, reached.size, len(records))
+    return Reached(float(reached.mean()) if reached.size else np.nan, reached.size, len(records))
 
 
 def mean_hours(curve: Curve, hours: Hours) -> Floats:
@@ -201,7 +199,6 @@ def _row(curve: Curve, name: str, target: float, hours: Floats) -> ResultRow:
     has_steps = curve.steps.size > 0
     final = values[:, -1] if has_steps else np.full(len(values), np.nan)
     mean, sd = mean_sd(final)
-    middle = bootstrap_interval(iqm, final[:, None])
     return ResultRow(
         curve=curve,
         name=name,
@@ -210,9 +207,7 @@ def _row(curve: Curve, name: str, target: float, hours: Floats) -> ResultRow:
         returns=final,
         mean=float(mean),
         sd=float(sd),
-        iqm=float(middle.value),
-        iqm_low=float(middle.low),
-        iqm_high=float(middle.high),
+        iqm=bootstrap_interval(iqm, final[:, None]),
         best=float(np.mean([record.returns.max() for record in curve.records])),
         area=float(np.mean(area_under_curve(curve.steps, values))) if has_steps else np.nan,
         hours=float(hours[-1]) if has_steps else np.nan,

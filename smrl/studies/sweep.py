@@ -13,7 +13,6 @@ In a file, a list holds several values::
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import re
@@ -22,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from smrl import plugins
 from smrl.algorithms import registry
@@ -30,7 +29,7 @@ from smrl.errors import SmrlError, nearest, require
 from smrl.runs import identity
 from smrl.settings import Settings, names
 from smrl.studies.presets import find_preset, preset_names, resolve
-from smrl.validation import Count, convert, parse_number
+from smrl.validation import Count, convert, field_types, parse_number
 
 LONGEST_SLUG = 100
 TOP_LEVEL_KEYS = ("title", "slurm", "runs")
@@ -228,7 +227,7 @@ def _table_runs(table: dict[str, Any], task_lists: TaskLists) -> list[Settings[A
         plugins.use_working_directory()  # the file names a module of the user
     algorithms, envs, presets = (_names_in(table, key) for key in ("algorithm", "env", "preset"))
     hints = _hints(algorithms)
-    known = [*STUDY_KEYS, *(name for name in hints if name not in ("seed", "hyper"))]
+    known = [*STUDY_KEYS, *(name for name in hints if name != "seed")]
     for name in (name for name in table if name not in known):
         advice = "; did you mean seeds?" if name == "seed" else nearest(name, [*known, *TOP_LEVEL_KEYS])
         advice = f"; {name} belongs above all tables." if name in TOP_LEVEL_KEYS else advice
@@ -252,11 +251,9 @@ def _names_in(table: dict[str, Any], key: str) -> list[str]:
 def _hints(algorithms: list[str]) -> dict[str, list[Any]]:
     """Return the types of all settings of some algorithms by name."""
     found: dict[str, list[Any]] = {}
-    kinds: list[type[Any]] = [Settings, *(registry.find(name).config for name in algorithms)]
-    for kind in kinds:
-        hints = get_type_hints(kind, include_extras=True)
-        for item in dataclasses.fields(kind):
-            found.setdefault(item.name, []).append(hints[item.name])
+    for kind in (Settings, *(registry.find(name).config for name in algorithms)):
+        for name, hint in field_types(kind).items():
+            found.setdefault(name, []).append(hint)
     return found
 
 

@@ -37,7 +37,7 @@ def arrays(run: smrl.Run) -> dict[str, np.ndarray]:
 
 
 def adam_steps(run: smrl.Run, network: str) -> int:
-    (count,) = (v for name, v in arrays(run).items() if name.startswith(f"['state'].{network}.") and ".count" in name)
+    (count,) = (v for name, v in arrays(run).items() if name.startswith(f"['algorithm'].{network}.") and ".count" in name)
     return int(count)
 
 
@@ -113,7 +113,7 @@ def test_learning_rates(tmp_path: Path) -> None:
     np.testing.assert_allclose(changes(learning_rate=1e-3, critic_learning_rate=2e-3), [1e-3, 2e-3, 1e-3])
     run = train("sac", tmp_path, steps=21, reuse=1, preset="lr", eval_every=21)
     assert run.settings.hyper.learning_rate_factor == 10
-    assert abs(arrays(run)["['state'].log_alpha.params"]) == pytest.approx(3e-3, rel=1e-4)
+    assert abs(arrays(run)["['algorithm'].log_alpha.params"]) == pytest.approx(3e-3, rel=1e-4)
 
 
 def test_the_policy_acts_in_the_warm_up_where_asked(tmp_path: Path) -> None:

@@ -54,7 +54,10 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
         ("train", "drqv2", "smrl/CatchContinuous-v0", "--kernels", "8,8"),
         "10×10 are too small for convolutions of 8×, 8×",
     ),
-    "a kernel too many": (("train", "dqn", "smrl/Catch-v0", "--kernels", "3,3,3"), "must have the same length, not 2, 3 and 2"),
+    "a kernel too many": (
+        ("train", "dqn", "smrl/Catch-v0", "--kernels", "3,3,3"),
+        "must have the same length, not 2, 3 and 2",
+    ),
     "discrete actions to compare": (("compare", "sac", "CartPole-v1"), "SAC needs continuous actions"),
     "no such flag": (("train", "sac", "Pendulum-v1", "--ruse", "10"), "no flag --ruse; did you mean --reuse"),
     "no such flag to compare": (
@@ -166,7 +169,7 @@ def test_existing_runs_are_kept(capsys: pytest.CaptureFixture[str], in_tmp_path:
     assert {path: path.read_bytes() for path in before} == before
 
     threads = message(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--threads", "2", "--steps", "80")
-    assert "begun with 1 thread" in threads
+    assert "started with 1 thread" in threads
     (folder,) = {path.parent for path in before if path.name == "config.json"}
     (folder / "config.json").write_text("{")
     assert "damaged" in message(capsys, "evaluate", folder)

@@ -37,7 +37,9 @@ def arrays(run: smrl.Run) -> dict[str, np.ndarray]:
 
 
 def adam_steps(run: smrl.Run, network: str) -> int:
-    (count,) = (v for name, v in arrays(run).items() if name.startswith(f"['algorithm'].{network}.") and ".count" in name)
+    (count,) = (
+        v for name, v in arrays(run).items() if name.startswith(f"['algorithm'].{network}.") and ".count" in name
+    )
     return int(count)
 
 
@@ -106,7 +108,7 @@ def test_learning_rates(tmp_path: Path) -> None:
 
     def changes(**hyper: Any) -> np.ndarray:
         config = registry.find("sac").config(**SMALL, **hyper)
-        return np.array([config.rate(network) for network in ("actor", "critic", "temperature")])
+        return np.array([config.optimiser(network).learning_rate for network in ("actor", "critic", "temperature")])
 
     np.testing.assert_allclose(changes(), 3e-4)
     np.testing.assert_allclose(changes(learning_rate_factor=10.0), 3e-3)

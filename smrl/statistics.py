@@ -14,9 +14,6 @@ from smrl.errors import require
 
 Array = NDArray[np.float64]
 
-LEVEL = 0.95
-RESAMPLES = 2_000
-
 
 class Interval(NamedTuple):
     """A statistic with its interval; low and high are NaN where a task has only one seed."""
@@ -86,11 +83,7 @@ def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> Array:
 
 
 def bootstrap_interval(
-    statistic: Callable[..., Array],
-    *scores: ArrayLike,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
+    statistic: Callable[..., Array], *scores: ArrayLike, seed: int = 0, resamples: int = 2_000, level: float = 0.95
 ) -> Interval:
     """Return a statistic of one or more score tables with its percentile interval by the stratified bootstrap.
 

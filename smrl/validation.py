@@ -37,7 +37,7 @@ WORDS = {int: "a whole number", float: "a finite number", bool: "True or False",
 def validate(instance: Any) -> None:
     """Check the fields of a dataclass by their types and convert their values: a list to a tuple, 1 to 1.0."""
     kind: Any = type(instance)
-    for name, hint in _hints(kind).items():
+    for name, hint in field_types(kind).items():
         object.__setattr__(instance, name, convert(name, getattr(instance, name), hint))
 
 
@@ -93,6 +93,15 @@ def documentation(kind: type[Any]) -> dict[str, str]:
     return found
 
 
+@functools.cache
+def field_types(kind: type[Any]) -> dict[str, Any]:
+    """Return the types of the fields of a dataclass by name."""
+    hints = get_type_hints(kind, include_extras=True)
+    # A type variable stands for an algorithm's hyperparameters, which are validated on their own.
+    fields = (field.name for field in dataclasses.fields(kind))
+    return {name: hints[name] for name in fields if not isinstance(hints[name], TypeVar)}
+
+
 def _alternatives(hint: Any) -> list[str]:
     if get_origin(hint) is Annotated:
         notes = [note.description for note in hint.__metadata__ if isinstance(note, Meta) and note.description]
@@ -102,14 +111,6 @@ def _alternatives(hint: Any) -> list[str]:
     if get_origin(hint) in (Union, UnionType):
         return [words for part in get_args(hint) for words in _alternatives(part)]
     return ["None" if hint is NoneType else WORDS.get(hint, str(getattr(hint, "__name__", hint)))]
-
-
-@functools.cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    hints = get_type_hints(kind, include_extras=True)
-    # A type variable stands for an algorithm's hyperparameters, which are validated on their own.
-    fields = (field.name for field in dataclasses.fields(kind))
-    return {name: hints[name] for name in fields if not isinstance(hints[name], TypeVar)}
 
 
 def _as_builtin(value: Any) -> Any:

@@ -20,7 +20,7 @@ from smrl.validation import Count, Index
 USAGE = "compare ALGORITHM… ENVIRONMENT"
 ABOUT = """\
 Train all combinations of settings and seeds; show a table and learning curves.
-Every setting takes one or more values, each list of layer sizes with commas:
+Every setting takes one or more values; lists of layer sizes have commas:
 
   smrl compare sac td3 Hopper-v4 --reuse 1 10 --actor-hidden 64,64 256,256
 

@@ -10,7 +10,7 @@ from smrl.cli.flags import parse
 from smrl.runs.identity import title
 from smrl.statistics import sample_sd
 from smrl.training.evaluator import evaluate
-from smrl.training.run import load
+from smrl.training.run import Run, load
 from smrl.validation import Count
 
 
@@ -33,10 +33,7 @@ class Evaluate:
 def run(words: Sequence[str]) -> None:
     """Evaluate and print the statistics."""
     command = parse(words, "evaluate RUN", Evaluate)
-    if command.trust or command.env:
-        plugins.use_working_directory()
-    trained = load(command.run, command.trust)
-    runtime.start(trained.threads)  # so that the episodes of the run's evaluations come out the same
+    trained = load_run(command)
     played = evaluate(trained, command.episodes, best=command.best, env=command.env)
     returns = played.returns
     sd = f"{sample_sd(returns):,.2f}" if len(returns) > 1 else "–"
@@ -45,3 +42,12 @@ def run(words: Sequence[str]) -> None:
         f"(from {returns.min():,.2f} to {returns.max():,.2f}), mean length {played.lengths.mean():,.1f}",
         markup=False,
     )
+
+
+def load_run(command: Evaluate) -> Run:
+    """Load a run and use its number of threads, so that the episodes of its evaluations come out the same."""
+    if command.trust or command.env:
+        plugins.use_working_directory()
+    trained = load(command.run, command.trust)
+    runtime.start(trained.threads)
+    return trained

@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from smrl.algorithms import registry
 from smrl.cli.common import Parser
@@ -17,7 +17,7 @@ from smrl.errors import SmrlError, require
 from smrl.runs.identity import flat
 from smrl.settings import Settings
 from smrl.studies.presets import resolve
-from smrl.validation import convert, documentation, parse_number
+from smrl.validation import convert, documentation, field_types, parse_number
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -72,7 +72,7 @@ def add_settings(
 def add_flags(
     parser: Parser,
     title: str,
-    kinds: Mapping[str, type[Any]],
+    kinds: Mapping[str, Any],
     defaults: Mapping[str, str] | None = None,
     several: bool = False,
 ) -> None:
@@ -85,13 +85,13 @@ def add_flags(
     group = parser.add_argument_group(title) if title else parser
     found: dict[str, list[tuple[str, Any, Any, str]]] = {}
     for owner, kind in kinds.items():
-        hints, docs = get_type_hints(kind, include_extras=True), documentation(kind)
-        for item in fields(kind):
-            default = item.default if item.default_factory is MISSING else None
-            found.setdefault(item.name, []).append((owner, hints[item.name], default, docs.get(item.name, "")))
+        known, docs = {item.name: item for item in fields(kind)}, documentation(kind)
+        for name, hint in field_types(kind).items():
+            default = known[name].default if known[name].default_factory is MISSING else None
+            found.setdefault(name, []).append((owner, hint, default, docs.get(name, "")))
+    if several:
+        found.pop("seed", None)  # several runs have --seeds
     for name, entries in found.items():
-        if name == "hyper" or (several and name == "seed"):
-            continue  # hyperparameters are added by name, and several runs have --seeds
         owners, types, (default, *_), texts = zip(*entries, strict=True)
         text = next(filter(None, texts), "").replace("%", "%%")
         text += f" Only for {' and '.join(owners)}." if len(owners) < len(kinds) else ""

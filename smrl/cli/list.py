@@ -6,7 +6,7 @@ from typing import Any
 from smrl.algorithms import registry
 from smrl.cli.common import Parser, out, print_table
 from smrl.envs import catalogue
-from smrl.errors import SmrlError, nearest
+from smrl.errors import nearest, require
 from smrl.paper import tasks as task_lists
 from smrl.studies.presets import Row, find_preset, preset_names
 
@@ -83,9 +83,6 @@ def _written(value: Any) -> str:
 def _families(name: str) -> list[str]:
     """Return the family of a name, or all families with ids."""
     families = [family for family in catalogue.families() if family != catalogue.OWN]
-    if not name:
-        return families
-    found = [family for family in families if family.lower() == name.lower()]
-    if not found:
-        raise SmrlError(f"there is no family '{name}' among {', '.join(families)}{nearest(name, families)}")
+    found = [family for family in families if name.lower() in ("", family.lower())]
+    require(bool(found), f"there is no family '{name}' among {', '.join(families)}{nearest(name, families)}")
     return found

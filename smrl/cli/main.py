@@ -11,32 +11,25 @@ from smrl.errors import SmrlError, nearest
 from smrl.training.signals import Interrupted
 
 GROUPS = {  # each command is the module of its name in this package, with a function run(words)
-    "train": {
+    "training": {
         "train": "train an algorithm, or resume its run",
         "compare": "train with several settings and seeds; show a table and curves",
         "sweep": "train all runs of a file, on this machine or on a cluster",
     },
-    "look": {
+    "results": {
         "report": "write a page, figures and tables; compare with published results",
         "evaluate": "measure the return of a trained policy",
         "play": "watch a trained policy in a window or as a video",
     },
-    "use": {
+    "tools": {
         "check-env": "check an environment for common problems",
         "doctor": "show a run's settings and verify its files; repair them",
         "list": "show algorithms, presets, environments and task lists",
     },
-    "paper": {
-        "reproduce": "run a figure, a table or the theorems of the paper",
-    },
+    "paper": {"reproduce": "reproduce a figure, a table or the theorems of the paper"},
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
-TAKE_MODULES = (
-    "train",
-    "compare",
-    "reproduce",
-    "check-env",
-)  # commands in which users type module:name
+TAKE_MODULES = ("train", "compare", "reproduce", "check-env")  # commands in which users type module:name
 
 USAGE = """\
 usage: smrl COMMAND …

@@ -13,8 +13,7 @@ from smrl.paper import published
 from smrl.paper.published import PAPER_SEEDS, PaperNumber
 from smrl.report.report import Published, PublishedCurve
 from smrl.report.results import ResultRow
-from smrl.report.tables import steps_text
-from smrl.report.text import UNKNOWN, TextTable, mean_and_sd, number, spread
+from smrl.report.text import UNKNOWN, TextTable, mean_and_sd, number, spread, steps_text
 from smrl.runs.identity import canonical, label
 from smrl.runs.records import Record
 from smrl.statistics import return_at, steps_to

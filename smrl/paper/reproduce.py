@@ -47,23 +47,15 @@ EXAMPLES = {  # algorithms and the tasks whose settings represent them
 RETRIES = 3
 TIMED_STEPS, TIMED_UPDATES = 100, 3
 EPISODE = 1_000  # environment steps of an evaluation episode in the paper's tasks
-SAME_SPEED = (
-    "env",
-    "seed",
-    "reuse",
-    "steps",
-    "warmup",
-    "eval_every",
-    "eval_episodes",
-)  # hardly change an update's time
+SAME_SPEED = ("env", "seed", "reuse", "steps", "warmup", "eval_every", "eval_episodes")  # hardly change update time
 
 
 @dataclass(frozen=True)
 class Options:
-    """Run a figure or a table of the paper; show its numbers beside ours.
+    """Reproduce a figure or a table of the paper; show its numbers beside ours.
 
+    smrl reproduce --list shows the names.
     The same command resumes where it was stopped; finished runs are skipped.
-
     q-smr, theory and batch-fit have their own flags: smrl reproduce NAME --help.
     """
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smrl.report.report import Published, PublishedCurve, Report, sections
-from smrl.report.results import Aggregate, Hours, ResultRow, mean_hours
+from smrl.report.results import Aggregate, Floats, Hours, ResultRow, mean_hours
 
 SCRIPTS = ("chart.js", "panel.js", "page.js")
 ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}  # json escapes everything beyond ASCII
@@ -114,27 +114,17 @@ def _series(name: str, colour: int, kind: str) -> dict[str, Any]:
 
 
 def _our_series(row: ResultRow, colour: int, hours: Hours, points: int) -> dict[str, Any]:
+    def line(steps: NDArray[np.int64], hours: Floats, returns: Floats) -> dict[str, Any]:
+        kept = thin(len(steps), points)
+        known_hours = None if np.isnan(hours[kept]).all() else rounded(hours[kept])
+        return {"steps": steps[kept].tolist(), "hours": known_hours, "mean": rounded(returns[kept])}
+
     curve = row.curve
-    kept = thin(len(curve.steps), points)
-    series = _series(row.name, colour, "ours") | {
-        "steps": curve.steps[kept].tolist(),
-        "hours": _known_hours(mean_hours(curve, hours)[kept]),
-        "mean": rounded(curve.mean[kept]),
-    }
+    series = _series(row.name, colour, "ours") | line(curve.steps, mean_hours(curve, hours), curve.mean)
     if len(curve.records) == 1:
         return series
-    lines = []
-    for record in curve.records:
-        at = thin(len(record.steps), points)
-        run_hours = hours.get(record.path, np.full(record.steps.shape, np.nan))[at]
-        lines.append(
-            {
-                "steps": record.steps[at].tolist(),
-                "hours": _known_hours(run_hours),
-                "mean": rounded(record.returns[at]),
-            }
-        )
-    return series | {"sd": rounded(curve.sd[kept]), "lines": lines}
+    lines = [line(record.steps, hours[record.path], record.returns) for record in curve.records]
+    return series | {"sd": rounded(curve.sd[thin(len(curve.steps), points)]), "lines": lines}
 
 
 def _published_series(rows: Sequence[ResultRow], names: Sequence[str], published: Published) -> list[dict[str, Any]]:
@@ -157,10 +147,6 @@ def _published_series(rows: Sequence[ResultRow], names: Sequence[str], published
     found = [series(curve, names.index(row.name), "same", row) for curve, row in same.items()]
     found += [series(curve, index, "other", rows[0]) | {"shown": False} for index, curve in enumerate(others)]
     return [one for one in found if one["steps"]]
-
-
-def _known_hours(hours: NDArray[np.float64]) -> list[float | int | None] | None:
-    return None if np.isnan(hours).all() else rounded(hours)
 
 
 def _count(number: int, word: str) -> str:

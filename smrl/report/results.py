@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smrl.report.text import steps_text
 from smrl.runs.identity import canonical, label, varying
 from smrl.runs.records import Record
 from smrl.statistics import (
@@ -50,13 +51,12 @@ class Curve:
 class Reached:
     """How soon runs reached a return."""
 
-    steps: float | None  # mean over the runs that reached it; None if none did
+    steps: float  # mean over the runs that reached it; NaN if none did
     reached: int
     runs: int
 
     def __str__(self) -> str:
-        steps = "never" if self.steps is None else f"{self.steps:,.0f}"
-        return f"{steps} ({self.reached} of {self.runs})"
+        return f"{steps_text(self.steps)} ({self.reached} of {self.runs})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +70,7 @@ class ResultRow:
     returns: Floats  # of each run at that step
     mean: float
     sd: float
-    iqm: float
-    iqm_low: float  # 95 % stratified bootstrap interval over seeds
-    iqm_high: float
+    iqm: Interval  # 95 % stratified bootstrap interval over seeds
     best: float  # mean over runs of their best evaluation
     area: float  # mean over runs of the mean return up to that step
     hours: float  # of training up to that step, mean over runs
@@ -80,21 +78,13 @@ class ResultRow:
     reached: Reached  # by each run on its own
     steps_to: float  # on the mean curve
     hours_to: float
-    speed_up: float  # steps to the target with reuse 1 and otherwise the same settings ÷ those of this row
-    speed_up_hours: float  # the same in hours
+    speed_up: float = np.nan  # steps to the target with reuse 1 and otherwise the same settings ÷ those of this row
+    speed_up_hours: float = np.nan  # the same in hours
 
     @property
     def progress(self) -> str:
         """The last common step and, if the runs are unfinished, their budget."""
         return f"{self.step:,}" if self.step >= self.budget else f"{self.step:,} of {self.budget:,}"
-
-
-class _Arrival(NamedTuple):
-    """A target, and the steps and hours after which the mean curve reaches it."""
-
-    target: float = np.nan
-    steps: float = np.nan
-    hours: float = np.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +120,7 @@ def mean_steps_to(records: Sequence[Record], score: float) -> Reached:
     """Return how soon and how many of these runs reached the score."""
     steps = np.array([steps_to(score, record.steps, record.returns) for record in records])
     reached = steps[~np.isnan(steps)]
-    return Reached(float(reached.mean()) if reached.size else None, reached.size, len(records))
+    return Reached(float(reached.mean()) if reached.size else np.nan, reached.size, len(records))
 
 
 def mean_hours(curve: Curve, hours: Hours) -> Floats:
@@ -146,17 +136,12 @@ def summarise(
     curves: Sequence[Curve], target: Callable[[str], float] = lambda env: np.nan, hours: Hours | None = None
 ) -> list[ResultRow]:
     """Compute one row per curve; ``target`` gives the return to reach in an environment, or NaN."""
-    hours_of_curves = [mean_hours(curve, hours or {}) for curve in curves]
-    arrivals = [_arrival(curve, target(curve.env), axis) for curve, axis in zip(curves, hours_of_curves, strict=True)]
-    baselines = {
-        _without_reuse(curve): arrival
-        for curve, arrival in zip(curves, arrivals, strict=True)
-        if curve.records[0].reuse == "1"
-    }
-    return [
-        _row(curve, name, arrival, baselines.get(_without_reuse(curve), _Arrival()), axis)
-        for curve, name, arrival, axis in zip(curves, curve_names(curves), arrivals, hours_of_curves, strict=True)
+    rows = [
+        _row(curve, name, target(curve.env), mean_hours(curve, hours or {}))
+        for curve, name in zip(curves, curve_names(curves), strict=True)
     ]
+    baselines = {_without_reuse(row.curve): row for row in rows if row.curve.records[0].reuse == "1"}
+    return [_with_speed_up(row, baselines.get(_without_reuse(row.curve))) for row in rows]
 
 
 def aggregates(rows: Sequence[ResultRow], units: Mapping[str, float]) -> list[Aggregate]:
@@ -197,22 +182,23 @@ def _rank(value: Any) -> tuple[Any, ...]:
     return 3, [(0, int(part)) if part.isdecimal() else (1, part) for part in re.findall(r"\d+|\D+", str(value))]
 
 
-def _arrival(curve: Curve, target: float, hours: Floats) -> _Arrival:
-    if not curve.steps.size:
-        return _Arrival(target)
-    return _Arrival(target, *(float(steps_to(target, axis, curve.mean)) for axis in (curve.steps, hours)))
-
-
 def _without_reuse(curve: Curve) -> str:
     return canonical({**curve.settings, "reuse": ""})
 
 
-def _row(curve: Curve, name: str, arrival: _Arrival, baseline: _Arrival, hours: Floats) -> ResultRow:
+def _with_speed_up(row: ResultRow, baseline: ResultRow | None) -> ResultRow:
+    if baseline is None:
+        return row
+    in_steps = baseline.steps_to / row.steps_to if row.steps_to else np.nan
+    in_hours = baseline.hours_to / row.hours_to if row.hours_to else np.nan
+    return replace(row, speed_up=in_steps, speed_up_hours=in_hours)
+
+
+def _row(curve: Curve, name: str, target: float, hours: Floats) -> ResultRow:
     values = np.array([record.returns[np.isin(record.steps, curve.steps)] for record in curve.records])
     has_steps = curve.steps.size > 0
     final = values[:, -1] if has_steps else np.full(len(values), np.nan)
     mean, sd = mean_sd(final)
-    middle = bootstrap_interval(iqm, final[:, None])
     return ResultRow(
         curve=curve,
         name=name,
@@ -221,29 +207,23 @@ def _row(curve: Curve, name: str, arrival: _Arrival, baseline: _Arrival, hours: 
         returns=final,
         mean=float(mean),
         sd=float(sd),
-        iqm=float(middle.value),
-        iqm_low=float(middle.low),
-        iqm_high=float(middle.high),
+        iqm=bootstrap_interval(iqm, final[:, None]),
         best=float(np.mean([record.returns.max() for record in curve.records])),
         area=float(np.mean(area_under_curve(curve.steps, values))) if has_steps else np.nan,
         hours=float(hours[-1]) if has_steps else np.nan,
-        target=arrival.target,
-        reached=mean_steps_to(curve.records, arrival.target),
-        steps_to=arrival.steps,
-        hours_to=arrival.hours,
-        speed_up=baseline.steps / arrival.steps if arrival.steps else np.nan,
-        speed_up_hours=baseline.hours / arrival.hours if arrival.hours else np.nan,
+        target=target,
+        reached=mean_steps_to(curve.records, target),
+        steps_to=float(steps_to(target, curve.steps, curve.mean)) if has_steps else np.nan,
+        hours_to=float(steps_to(target, hours, curve.mean)) if has_steps else np.nan,
     )
 
 
 def _scores(rows: Sequence[ResultRow], steps: Mapping[str, int], units: Mapping[str, float]) -> Floats:
     seeds = min(len(row.curve.records) for row in rows)
-    columns = []
-    for row in rows:
-        env = row.curve.env
-        returns = [float(return_at(steps[env], one.steps, one.returns)) for one in row.curve.records[:seeds]]
-        columns.append(np.array(returns) / units[env])
-    return np.stack(columns, axis=1)
+    columns = [
+        [return_at(steps[row.curve.env], one.steps, one.returns) for one in row.curve.records[:seeds]] for row in rows
+    ]
+    return np.stack(columns, axis=1) / [units[row.curve.env] for row in rows]
 
 
 def _aggregate(name: str, scores: Floats, first: Floats, thresholds: Floats) -> Aggregate:

@@ -9,14 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from smrl.report.results import Aggregate, ResultRow, curves, summarise
-from smrl.report.text import UNKNOWN, TextTable, interval, number, plain_table, spread
+from smrl.report.text import UNKNOWN, TextTable, interval, number, plain_table, spread, steps_text
 from smrl.runs.identity import ALWAYS_SHOWN, algorithm_words, identity, reuse_words, varying, words
 from smrl.runs.records import Record
-from smrl.statistics import Interval
 
-_NUMBERS = (
-    *("mean", "sd", "iqm", "iqm_low", "iqm_high", "best", "area", "hours"),
-    *("target", "steps_to", "hours_to", "speed_up", "speed_up_hours"),
+_COLUMNS = (
+    *("environment", "settings", "seeds", "step", "budget", "mean", "sd", "iqm", "iqm_low", "iqm_high", "best"),
+    *("area", "hours", "target", "steps_to", "hours_to", "speed_up", "speed_up_hours", "seeds_reached"),
+    "seed_steps_to",
 )
 
 
@@ -24,17 +24,15 @@ def as_csv(rows: Sequence[ResultRow]) -> str:
     """Write one line per row with all digits; a number that is unknown or was never reached is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("environment", "settings", "seeds", "step", "budget", *_NUMBERS, "seeds_reached", "seed_steps_to"))
+    writer.writerow(_COLUMNS)
     for row in rows:
-        values = (float(getattr(row, name)) for name in _NUMBERS)
-        by_seed = "" if row.reached.steps is None else row.reached.steps
-        writer.writerow(
-            (
-                *(row.curve.env, row.name, len(row.returns), row.step or "", row.budget),
-                *("" if np.isnan(value) else value for value in values),
-                *("" if np.isnan(row.target) else row.reached.reached, by_seed),
-            )
+        numbers = (
+            *(row.mean, row.sd, *map(float, row.iqm), row.best, row.area, row.hours, row.target),
+            *(row.steps_to, row.hours_to, row.speed_up, row.speed_up_hours),
+            *(np.nan if np.isnan(row.target) else row.reached.reached, row.reached.steps),
         )
+        first = (row.curve.env, row.name, len(row.returns), row.step or "", row.budget)
+        writer.writerow((*first, *("" if np.isnan(value) else value for value in numbers)))
     return text.getvalue()
 
 
@@ -85,7 +83,7 @@ def result_tables(rows: Sequence[ResultRow]) -> list[TextTable]:
             (
                 row.name,
                 spread(row.returns),
-                interval(row.iqm, row.iqm_low, row.iqm_high),
+                interval(*row.iqm),
                 number(row.best),
                 number(row.area),
                 f"{len(row.returns)}",
@@ -125,7 +123,7 @@ def aggregate_table(units: Mapping[str, float], found: Sequence[Aggregate]) -> T
         (
             one.name,
             f"{len(one.scores)} × {one.scores.shape[1]}",
-            *(_interval(each) for each in (one.iqm, one.gap, one.improvement)),
+            *(interval(*each) for each in (one.iqm, one.gap, one.improvement)),
         )
         for one in found
     )
@@ -154,15 +152,6 @@ def settings_tables(rows: Sequence[ResultRow]) -> list[TextTable]:
         TextTable("Settings of all runs", ("setting", "value"), common, left=("setting", "value")),
         TextTable("Settings that differ", columns, others, left=columns),
     ]
-
-
-def steps_text(steps: float) -> str:
-    """Format a number of steps; NaN becomes never."""
-    return "never" if np.isnan(steps) else f"{steps:,.0f}"
-
-
-def _interval(found: Interval) -> str:
-    return interval(float(found.value), float(found.low), float(found.high))
 
 
 def _times(ratio: float) -> str:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,16 +49,22 @@ def mean_and_sd(mean: float, sd: float, size: float) -> str:
     return f"{number(mean, size)} ± {number(sd, size)}"
 
 
-def interval(value: float, low: float, high: float) -> str:
+def steps_text(steps: float) -> str:
+    """Format a number of steps; NaN becomes never."""
+    return "never" if math.isnan(steps) else f"{steps:,.0f}"
+
+
+def interval(value: SupportsFloat, low: SupportsFloat, high: SupportsFloat) -> str:
     """Format a value with its interval in brackets, which is omitted where it is unknown.
 
     >>> interval(2.0, 1.0, 3.5), interval(2.0, np.nan, np.nan)
     ('2.00 [1.00, 3.50]', '2.00')
     """
-    if np.isnan(low):
-        return number(value)
-    size = max(abs(low), abs(high))
-    return f"{number(value, size)} [{number(low, size)}, {number(high, size)}]"
+    middle, *ends = map(float, (value, low, high))
+    if math.isnan(ends[0]):
+        return number(middle)
+    size = max(map(abs, ends))
+    return f"{number(middle, size)} [{', '.join(number(end, size) for end in ends)}]"
 
 
 def printable(text: str) -> str:

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from smrl.settings import RunOptions, Settings
 from smrl.studies.launchers.local import Local
 from smrl.studies.launchers.protocol import Job, JobResult, Launcher, RunRequest
 from smrl.studies.sweep import titles
-from smrl.training.progress import Board, Progress
+from smrl.training.progress import Board
 from smrl.training.signals import Interrupted, SignalHandler
 
 
@@ -51,7 +51,7 @@ def run_all(
     # One thread per run, unless cores would be idle.
     chosen = launcher or Local(options.threads or max(1, machine.cores() // len(runs)))
     board = _RunsBoard(options.quiet, len(by_title), len(by_title) - len(pending))
-    results = _Scheduler(pending, options, retries, chosen, lock_timeout).train(board) if pending else {}
+    results = _train(pending, options, retries, chosen, lock_timeout, board) if pending else {}
     records, failures = [], {}
     for title, settings in by_title.items():
         try:
@@ -108,61 +108,54 @@ class _RunsBoard(Board):
         self.notify(f"{title}: {error or 'ended'} ({self._ended} of {self._total})")
 
 
-class _Scheduler:
+def _train(
+    pending: dict[str, Settings[Any]],
+    options: RunOptions,
+    retries: int,
+    launcher: Launcher,
+    lock_timeout: float,
+    board: _RunsBoard,
+) -> dict[str, JobResult]:
     """Start runs while the launcher has room, resume those whose workers die, and stop all on a signal."""
+    progress = functools.cache(lambda title: board.progress(title, pending[title].steps))
+    queue, retries_left = list(pending), dict.fromkeys(pending, retries)
+    running: dict[str, Job] = {}
+    results: dict[str, JobResult] = {}
 
-    def __init__(
-        self,
-        pending: dict[str, Settings[Any]],
-        options: RunOptions,
-        retries: int,
-        launcher: Launcher,
-        lock_timeout: float,
-    ) -> None:
-        self._settings, self._options, self._launcher, self._lock_timeout = pending, options, launcher, lock_timeout
-        self._queue, self._retries_left = list(pending), dict.fromkeys(pending, retries)
-        self._running: dict[str, Job] = {}
-        self._results: dict[str, JobResult] = {}
+    def pop_ended() -> dict[str, JobResult]:
+        ended = {title: result for title, job in running.items() if (result := job.poll()) is not None}
+        for title in ended:
+            del running[title]
+        return ended
 
-    def train(self, board: _RunsBoard) -> dict[str, JobResult]:
-        """Train all runs and return their results by title."""
-        progress = functools.cache(lambda title: board.progress(title, self._settings[title].steps))
-        with self._launcher, board:
-            try:
-                with SignalHandler(lambda _: board.notify(self._launcher.stop_message)) as interruption:
-                    while not interruption.is_noted() and (self._running or self._queue):
-                        self._start(progress, interruption.is_noted)
-                        time.sleep(self._launcher.poll_seconds)
-                        self._collect(board)
-                    for job in self._running.values():
-                        job.stop()
-                    while self._running:
-                        time.sleep(self._launcher.poll_seconds)
-                        self._running = {title: job for title, job in self._running.items() if job.poll() is None}
-            finally:
-                for job in self._running.values():
-                    job.kill()
-        if interruption.signal is not None:
-            raise Interrupted(interruption.signal, self._launcher.exit_message)
-        return self._results
+    def resume_or_store(title: str, result: JobResult) -> None:
+        if result.worker_died and retries_left[title] > 0:
+            retries_left[title] -= 1
+            board.notify(f"{title}: {(result.error or '').partition('; ')[0]}; resuming it.")
+            queue.insert(0, title)
+        else:
+            results[title] = result
+            board.end(title, result.error)
 
-    def _start(self, progress: Callable[[str], Progress], is_stopped: Callable[[], bool]) -> None:
-        while self._queue and len(self._running) < self._launcher.max_jobs and not is_stopped():
-            title = self._queue.pop(0)
-            request = RunRequest.of(self._settings[title], self._options, self._lock_timeout)
-            self._running[title] = self._launcher.start(request, partial(progress, title))
-
-    def _collect(self, board: _RunsBoard) -> None:
-        """Store the results of runs that have ended; runs whose workers have died go to the front of the queue."""
-        for title, job in list(self._running.items()):
-            result = job.poll()
-            if result is None:
-                continue
-            del self._running[title]
-            if result.worker_died and self._retries_left[title] > 0:
-                self._retries_left[title] -= 1
-                board.notify(f"{title}: {(result.error or '').partition('; ')[0]}; resuming it.")
-                self._queue.insert(0, title)
-            else:
-                self._results[title] = result
-                board.end(title, result.error)
+    with launcher, board:
+        try:
+            with SignalHandler(lambda _: board.notify(launcher.stop_message)) as interruption:
+                while not interruption.is_noted() and (running or queue):
+                    while queue and len(running) < launcher.max_jobs and not interruption.is_noted():
+                        title = queue.pop(0)
+                        request = RunRequest.of(pending[title], options, lock_timeout)
+                        running[title] = launcher.start(request, partial(progress, title))
+                    time.sleep(launcher.poll_seconds)
+                    for title, result in pop_ended().items():
+                        resume_or_store(title, result)
+                for job in running.values():
+                    job.stop()
+                while running:
+                    time.sleep(launcher.poll_seconds)
+                    pop_ended()
+        finally:
+            for job in running.values():
+                job.kill()
+    if interruption.signal is not None:
+        raise Interrupted(interruption.signal, launcher.exit_message)
+    return results

@@ -13,7 +13,6 @@ In a file, a list holds several values::
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import re
@@ -22,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from smrl import plugins
 from smrl.algorithms import registry
@@ -30,7 +29,7 @@ from smrl.errors import SmrlError, nearest, require
 from smrl.runs import identity
 from smrl.settings import Settings, names
 from smrl.studies.presets import find_preset, preset_names, resolve
-from smrl.validation import Count, convert, parse_number
+from smrl.validation import Count, convert, field_types, parse_number
 
 LONGEST_SLUG = 100
 TOP_LEVEL_KEYS = ("title", "slurm", "runs")
@@ -223,11 +222,12 @@ def _load_toml(path: Path) -> dict[str, Any]:
 
 def _table_runs(table: dict[str, Any], task_lists: TaskLists) -> list[Settings[Any]]:
     """Return all combinations of the values of a table."""
-    if any(_REFERENCE.fullmatch(text) for text in _texts(table)):
+    values_of_all = itertools.chain.from_iterable(map(_as_list, table.values()))
+    if any(isinstance(value, str) and _REFERENCE.fullmatch(value) for value in values_of_all):
         plugins.use_working_directory()  # the file names a module of the user
     algorithms, envs, presets = (_names_in(table, key) for key in ("algorithm", "env", "preset"))
     hints = _hints(algorithms)
-    known = [*STUDY_KEYS, *(name for name in hints if name not in ("seed", "hyper"))]
+    known = [*STUDY_KEYS, *(name for name in hints if name != "seed")]
     for name in (name for name in table if name not in known):
         advice = "; did you mean seeds?" if name == "seed" else nearest(name, [*known, *TOP_LEVEL_KEYS])
         advice = f"; {name} belongs above all tables." if name in TOP_LEVEL_KEYS else advice
@@ -242,7 +242,7 @@ def _names_in(table: dict[str, Any], key: str) -> list[str]:
     """Return the algorithms, environments or presets of a table."""
     value = table.get(key, EXAMPLES[key])
     require(key in table or key == "preset", f'{key} is missing; add {key} = "{value}".')
-    found = value if isinstance(value, list) else [value]
+    found = _as_list(value)
     is_valid = bool(found) and all(isinstance(one, str) for one in found)
     require(is_valid, f"{key} must be a text or a list of texts, not {value!r}.")
     return found
@@ -251,35 +251,29 @@ def _names_in(table: dict[str, Any], key: str) -> list[str]:
 def _hints(algorithms: list[str]) -> dict[str, list[Any]]:
     """Return the types of all settings of some algorithms by name."""
     found: dict[str, list[Any]] = {}
-    kinds: list[type[Any]] = [Settings, *(registry.find(name).config for name in algorithms)]
-    for kind in kinds:
-        hints = get_type_hints(kind, include_extras=True)
-        for item in dataclasses.fields(kind):
-            found.setdefault(item.name, []).append(hints[item.name])
+    for kind in (Settings, *(registry.find(name).config for name in algorithms)):
+        for name, hint in field_types(kind).items():
+            found.setdefault(name, []).append(hint)
     return found
 
 
 def _values(name: str, value: Any, hints: list[Any]) -> list[Any]:
-    """Return the values of a setting: a list holds several, unless its type makes it one value, such as layer sizes."""
-    if isinstance(value, list):
+    """Return the values of a setting: a list holds several, unless its type makes it one value, such as layer sizes.
+
+    TOML has no null: "none" is None where the setting may be None.
+    """
+
+    def fits(candidate: Any) -> bool:
         for hint in hints:
             with contextlib.suppress(SmrlError):
-                return [convert(name, value, hint)]
-    return [_value(name, one, hints) for one in (value if isinstance(value, list) else [value])]
+                convert(name, candidate, hint)
+                return True
+        return False
+
+    found = [value] if fits(value) else _as_list(value)
+    found = [None if one == "none" and fits(None) else one for one in found]
+    return [tuple(one) if isinstance(one, list) else one for one in found]
 
 
-def _value(name: str, value: Any, hints: list[Any]) -> Any:
-    """Return None for "none", as TOML has no null, where the setting may be None; else the value, lists as tuples."""
-    for hint in hints if value == "none" else ():
-        with contextlib.suppress(SmrlError):
-            return convert(name, None, hint)
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _texts(value: Any) -> list[str]:
-    """Return all strings in a value, at any depth."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list):
-        return [text for item in value for text in _texts(item)]
-    return [value] if isinstance(value, str) else []
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -54,7 +54,10 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
         ("train", "drqv2", "smrl/CatchContinuous-v0", "--kernels", "8,8"),
         "10×10 are too small for convolutions of 8×, 8×",
     ),
-    "a kernel too many": (("train", "dqn", "smrl/Catch-v0", "--kernels", "3,3,3"), "must have the same length, not 2, 3 and 2"),
+    "a kernel too many": (
+        ("train", "dqn", "smrl/Catch-v0", "--kernels", "3,3,3"),
+        "must have the same length, not 2, 3 and 2",
+    ),
     "discrete actions to compare": (("compare", "sac", "CartPole-v1"), "SAC needs continuous actions"),
     "no such flag": (("train", "sac", "Pendulum-v1", "--ruse", "10"), "no flag --ruse; did you mean --reuse"),
     "no such flag to compare": (

@@ -52,7 +52,7 @@ def test_help_has_a_line_per_command(words: tuple[str, ...], capsys: pytest.Capt
     assert lines[0].startswith("usage: smrl COMMAND")
     for name, text in COMMANDS.items():
         assert f"  {name:<12}{text}" in lines
-    assert [line[:-1] for line in lines if line[:-1] in GROUPS] == ["train", "look", "use", "paper"]
+    assert [line[:-1] for line in lines if line[:-1] in GROUPS] == ["training", "results", "tools", "paper"]
     for part in ("--version", "smrl train sac --help", "smrl compare sac td3 Hopper-v4 --reuse 1 10"):
         assert any(part in line for line in lines)
 

@@ -37,7 +37,9 @@ def arrays(run: smrl.Run) -> dict[str, np.ndarray]:
 
 
 def adam_steps(run: smrl.Run, network: str) -> int:
-    (count,) = (v for name, v in arrays(run).items() if name.startswith(f"['state'].{network}.") and ".count" in name)
+    (count,) = (
+        v for name, v in arrays(run).items() if name.startswith(f"['algorithm'].{network}.") and ".count" in name
+    )
     return int(count)
 
 
@@ -106,14 +108,14 @@ def test_learning_rates(tmp_path: Path) -> None:
 
     def changes(**hyper: Any) -> np.ndarray:
         config = registry.find("sac").config(**SMALL, **hyper)
-        return np.array([config.rate(network) for network in ("actor", "critic", "temperature")])
+        return np.array([config.optimiser(network).learning_rate for network in ("actor", "critic", "temperature")])
 
     np.testing.assert_allclose(changes(), 3e-4)
     np.testing.assert_allclose(changes(learning_rate_factor=10.0), 3e-3)
     np.testing.assert_allclose(changes(learning_rate=1e-3, critic_learning_rate=2e-3), [1e-3, 2e-3, 1e-3])
     run = train("sac", tmp_path, steps=21, reuse=1, preset="lr", eval_every=21)
     assert run.settings.hyper.learning_rate_factor == 10
-    assert abs(arrays(run)["['state'].log_alpha.params"]) == pytest.approx(3e-3, rel=1e-4)
+    assert abs(arrays(run)["['algorithm'].log_alpha.params"]) == pytest.approx(3e-3, rel=1e-4)
 
 
 def test_the_policy_acts_in_the_warm_up_where_asked(tmp_path: Path) -> None:

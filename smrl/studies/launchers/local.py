@@ -9,13 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from smrl import machine
 from smrl.runs.atomic import writing
-from smrl.studies.launchers.protocol import JobResult, RunRequest
+from smrl.studies.launchers.protocol import JobResult, Launcher, RunRequest
 from smrl.training.progress import Progress
-from smrl.training.signals import STOP_MESSAGE
 
 
 class WorkerProcess:
@@ -68,7 +66,6 @@ class WorkerProcess:
         return JobResult(f"{reason}; all that it printed is in {self._log}.", worker_died=code < 0)
 
     def stop(self) -> None:
-        """Ask the run to save itself and end."""
         self.process.terminate()
 
     def kill(self) -> None:
@@ -79,27 +76,16 @@ class WorkerProcess:
         self._connection.close()
 
 
-class Local:
+class Local(Launcher):
     """Launch as many processes at a time as this machine has cores for, each with this number of threads."""
 
     poll_seconds = 0.1
-    stop_message = STOP_MESSAGE
-    exit_message = "stopped; every run is saved, and the same command resumes them."
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self.max_jobs = max(1, machine.cores() // threads)
 
-    def __enter__(self) -> "Local":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
     def start(self, request: RunRequest, progress: Callable[[], Progress]) -> WorkerProcess:
-        """Start the process of a run."""
         return WorkerProcess(request, self._threads, progress())
 
 

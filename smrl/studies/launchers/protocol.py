@@ -2,38 +2,35 @@
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
 from smrl.training.progress import Progress
+from smrl.training.signals import STOP_MESSAGE
 
 
 @dataclass(frozen=True)
 class RunRequest:
     """A run to train, as text that another machine with smrl can read."""
 
-    folder: Path  # of the run
+    folder: Path  # of the run; absolute, because another machine, or a job, may start in another folder
     payload: str  # JSON: settings, options and lock_timeout
 
     @classmethod
     def of(cls, settings: Settings[Any], options: RunOptions, lock_timeout: float) -> "RunRequest":
         """Return the request for a run, which waits up to ``lock_timeout`` seconds for its locked folder."""
-        runs = options.runs.absolute()  # another machine, or a job, may start in another folder
+        runs = options.runs.absolute()
         content = {
             "settings": settings.to_json(),
             "options": dataclasses.asdict(options) | {"runs": str(runs)},
             "lock_timeout": lock_timeout,
         }
-        return cls(RunDirectory.of(settings, options.runs).path, json.dumps(content))
-
-    def absolute(self) -> "RunRequest":
-        """Return the request with an absolute folder, for a process with another working directory."""
-        return dataclasses.replace(self, folder=self.folder.absolute())
+        return cls(RunDirectory.of(settings, runs).path, json.dumps(content))
 
 
 @dataclass(frozen=True)
@@ -58,24 +55,22 @@ class Job(Protocol):
 
 
 class Launcher(Protocol):
-    """A place where runs are trained; a context manager."""
+    """A place where runs are trained; a context manager, which raises SmrlError where it cannot be entered."""
 
-    max_jobs: int
+    max_jobs: int = sys.maxsize
     """Jobs that may be queued or running at the same time."""
     poll_seconds: float
     """Seconds between two polls of the jobs."""
-    stop_message: str
+    stop_message: str = STOP_MESSAGE
     """Message of the command when a signal arrives."""
-    exit_message: str
+    exit_message: str = "stopped; every run is saved, and the same command resumes them."
     """Message of the command when a signal has ended it."""
 
-    def __enter__(self) -> "Launcher":
-        """Prepare, or raise SmrlError if that is impossible."""
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Release what was prepared."""
+    def __exit__(self, *error: object) -> None:
+        return None
 
     def start(self, request: RunRequest, progress: Callable[[], Progress]) -> Job:
         """Start or queue a run; ``progress()`` is called when there is something to show."""

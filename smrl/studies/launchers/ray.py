@@ -4,19 +4,16 @@ import contextlib
 import logging
 import os
 import socket
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from smrl.errors import SmrlError
 from smrl.plugins import in_words
-from smrl.studies.launchers.protocol import JobResult, RunRequest
-from smrl.studies.launchers.remote import EvaluationWatcher, start_worker, wait_for
+from smrl.studies.launchers.protocol import JobResult, Launcher, RunRequest
+from smrl.studies.launchers.remote import EvaluationWatcher, RemoteWorker
 from smrl.training.progress import Progress
-from smrl.training.signals import STOP_MESSAGE
 
 try:
     import ray
@@ -40,12 +37,12 @@ def train_on_node(request: RunRequest, threads: int, folder: Path) -> JobResult:
     """Train a run in a new process on a node of the cluster; ``folder`` is where the sweep was started."""
     with contextlib.suppress(OSError):  # if the node has the folder, modules that the settings name are found there
         os.chdir(folder)
-    worker = start_worker(request, threads)
+    worker = RemoteWorker(request, threads)
     try:
-        return wait_for(worker)
+        return worker.wait()
     except KeyboardInterrupt:  # the task was cancelled; let the run save itself
         worker.stop()
-        return wait_for(worker)
+        return worker.wait()
     finally:
         worker.kill()
 
@@ -57,7 +54,6 @@ class RayJob:
         self._reference, self._watcher = reference, watcher
 
     def poll(self) -> JobResult | None:
-        """Report new evaluations; return the result, or None while the task is queued or runs."""
         self._watcher.report()
         try:
             if not ray.wait([self._reference], timeout=0)[0]:
@@ -80,13 +76,10 @@ class RayJob:
         ray.cancel(self._reference, force=True)
 
 
-class RayLauncher:
+class RayLauncher(Launcher):
     """Launch on the Ray cluster at an address, or on one that is started here, with this number of cores per run."""
 
-    max_jobs = sys.maxsize  # Ray has a queue
     poll_seconds = 0.5
-    stop_message = STOP_MESSAGE
-    exit_message = "stopped; every run is saved, and the same command resumes them."
 
     def __init__(self, address: str | None, threads: int) -> None:
         self._address, self._threads = address or os.environ.get("RAY_ADDRESS") or "local", threads
@@ -106,14 +99,11 @@ class RayLauncher:
         self._train = ray.remote(num_cpus=self._threads, max_retries=0)(train_on_node)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         ray.shutdown()
 
     def start(self, request: RunRequest, progress: Callable[[], Progress]) -> RayJob:
-        """Queue a run."""
-        reference = self._train.remote(request.absolute(), self._threads, Path.cwd())
+        reference = self._train.remote(request, self._threads, Path.cwd())
         return RayJob(reference, EvaluationWatcher(request.folder, progress))
 
 

@@ -24,16 +24,17 @@ class LogProgress(Progress):
             print(message, file=log)
 
 
-def start_worker(request: RunRequest, threads: int) -> WorkerProcess:
-    """Start the process of a run on a node of a cluster."""
-    return WorkerProcess(request, threads, LogProgress(request.folder / "output.log"))
+class RemoteWorker(WorkerProcess):
+    """The process of a run on a node of a cluster."""
 
+    def __init__(self, request: RunRequest, threads: int) -> None:
+        super().__init__(request, threads, LogProgress(request.folder / "output.log"))
 
-def wait_for(worker: WorkerProcess) -> JobResult:
-    """Wait until the process of a run ends and return its result."""
-    while (result := worker.poll()) is None:
-        time.sleep(Local.poll_seconds)
-    return result
+    def wait(self) -> JobResult:
+        """Wait until the process ends and return its result."""
+        while (result := self.poll()) is None:
+            time.sleep(Local.poll_seconds)
+        return result
 
 
 class EvaluationWatcher:

@@ -1,18 +1,15 @@
 """Train with Slurm through submitit: each run is a job, which is queued again at its time limit and then resumes."""
 
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from smrl.errors import SmrlError
 from smrl.plugins import in_words
 from smrl.runs.atomic import writing
-from smrl.studies.launchers.local import WorkerProcess
-from smrl.studies.launchers.protocol import JobResult, RunRequest
-from smrl.studies.launchers.remote import EvaluationWatcher, start_worker, wait_for
+from smrl.studies.launchers.protocol import JobResult, Launcher, RunRequest
+from smrl.studies.launchers.remote import EvaluationWatcher, RemoteWorker
 from smrl.training.progress import Progress
 from smrl.validation import Count, convert
 
@@ -32,13 +29,12 @@ class Training:
 
     def __init__(self, request: RunRequest, threads: int) -> None:
         self._request, self._threads = request, threads
-        self._worker: WorkerProcess | None = None
+        self._worker: RemoteWorker | None = None
 
     def __call__(self) -> JobResult:
-        """Train the run in a new process and wait for it."""
-        self._worker = start_worker(self._request, self._threads)
+        self._worker = RemoteWorker(self._request, self._threads)
         try:
-            return wait_for(self._worker)
+            return self._worker.wait()
         finally:
             self._worker.kill()
 
@@ -46,7 +42,7 @@ class Training:
         """Let the run save itself; return the job to queue next."""
         if self._worker is not None:
             self._worker.stop()
-            wait_for(self._worker)
+            self._worker.wait()
         return submitit.helpers.DelayedSubmission(Training(self._request, self._threads))
 
 
@@ -58,7 +54,6 @@ class SlurmJob:
         self._is_detached = False
 
     def poll(self) -> JobResult | None:
-        """Report new evaluations; return the result, or None while the job is queued or runs."""
         self._watcher.report()
         if self._is_detached:
             return JobResult("left to Slurm.")
@@ -81,10 +76,9 @@ class SlurmJob:
         """Do nothing, because the job continues in Slurm."""
 
 
-class SlurmLauncher:
+class SlurmLauncher(Launcher):
     """Launch on the cluster of this login node; ``options`` are those of sbatch, by submitit's names."""
 
-    max_jobs = sys.maxsize  # Slurm has a queue
     poll_seconds = 2.0
     stop_message = "leaving the jobs to Slurm."
     exit_message = "left; the jobs continue in Slurm, and the same command shows them. scancel --name smrl ends them."
@@ -114,11 +108,6 @@ class SlurmLauncher:
         self._executor = executor
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
     def start(self, request: RunRequest, progress: Callable[[], Progress]) -> SlurmJob:
         """Queue a run, unless a job of an earlier command trains it."""
         assert self._executor is not None, "the launcher was not entered"
@@ -126,7 +115,7 @@ class SlurmLauncher:
         if file.exists() and _is_queued(number := file.read_text()):
             return SlurmJob(submitit.SlurmJob(self._files / "%j", number), watcher)
         try:
-            job = self._executor.submit(Training(request.absolute(), self._threads))
+            job = self._executor.submit(Training(request, self._threads))
         except (OSError, FailedJobError, FailedSubmissionError) as error:
             raise SmrlError(f"Slurm refused a job ({in_words(error)}); correct [slurm] in the file.") from None
         if self._cluster == "slurm":

@@ -26,7 +26,7 @@ HOME = Path(__file__).resolve().parent
 
 
 def main() -> int:
-    """Measure section by section; what is measured already is on the disk should a later one fail."""
+    """Measure all sections; the results of each are written before the next begins."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the core of it, in five minutes")
     parser.add_argument(
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def measured(section: str, quick: bool) -> list[Record] | None:
-    """The records of a section, with each number of cores that it asks for and the machine has; None if one failed."""
+    """Return the records of a section for each number of cores; None if a measurement failed."""
     records: list[Record] = []
     counts = [count for count in importlib.import_module(f"benchmarks.{section}").CORES if count <= machine.cores()]
     for count in counts:

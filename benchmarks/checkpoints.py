@@ -36,7 +36,7 @@ def measure(quick: bool) -> list[Record]:
 
 
 def saving(writer: Writer, new: int, title: str) -> list[Record]:
-    """Seconds and bytes of checkpoints after so many new transitions each."""
+    """Measure seconds and bytes of checkpoints after a number of new transitions each."""
     seconds, sizes = [], []
     for _ in range(TIMES):
         add(writer.replay, new)
@@ -49,7 +49,7 @@ def saving(writer: Writer, new: int, title: str) -> list[Record]:
 
 
 def background(writer: Writer) -> list[Record]:
-    """Milliseconds that training waits for a checkpoint in the background."""
+    """Measure the milliseconds that training waits for a checkpoint in the background."""
     begun, steps = [], []
     for _ in range(TIMES):
         add(writer.replay, 3_000)
@@ -68,7 +68,7 @@ def background(writer: Writer) -> list[Record]:
 
 
 def add(replay: Replay, count: int, writer: Writer | None = None) -> float:
-    """Add transitions; the seconds of the slowest one."""
+    """Add transitions and return the seconds of the slowest one."""
     draw, slowest = np.random.default_rng(replay.added), 0.0
     observations = draw.standard_normal((1_000, OBS), np.float32)  # random, for nothing else is as hard to compress
     action = np.zeros(ACTION, np.float32)
@@ -91,6 +91,6 @@ def _write(writer: Writer) -> None:
 
 
 def _files(folder: Path) -> dict[tuple[str, int, int], int]:
-    """The sizes of all files; a file that was written anew has another key."""
+    """Return the sizes of all files; a file that was written again has a different key."""
     found = [(str(path), path.stat()) for path in folder.rglob("*") if path.is_file()]
     return {(name, facts.st_ino, facts.st_mtime_ns): facts.st_size for name, facts in found}

@@ -35,7 +35,7 @@ TARGETS = {("SBX", 1): 1.3, ("SBX", 10): 1.35}
 
 @contextlib.contextmanager
 def training(reuse: int) -> Iterator[Trainer]:
-    """A run of SAC that has begun to learn and will neither evaluate nor save by itself."""
+    """Yield a run of SAC that has begun to learn, without evaluations or checkpoints."""
     settings = resolve("sac", ENV, reuse=reuse, warmup=WARMUP, eval_every=10**9)
     make_env = partial(envs.make, ENV)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as resources:
@@ -72,7 +72,7 @@ def measure(quick: bool) -> list[Record]:
 
 
 def compare(reuse: int, quick: bool) -> list[Record]:
-    """Steps per second of everybody, without evaluations and with them, and the ratios."""
+    """Measure steps per second of smrl and its peers, with and without evaluations."""
     steps, title = STEPS[reuse], f"M = {reuse}, {cores()}"
     makers = {
         who: ("end_to_end", "sac", package, ENV, WARMUP, EPISODES, reuse, steps) for who, package in LIBRARIES.items()
@@ -91,7 +91,7 @@ def compare(reuse: int, quick: bool) -> list[Record]:
 
 
 def speeds(title: str, seconds: dict[str, list[float]], reuse: int) -> list[Record]:
-    """Steps per second, and smrl's over those of its peers."""
+    """Return records of steps per second, and of smrl's ratio to each peer."""
     records = [median_of(f"{title}: {who}", [1 / value for value in seconds[who]], "steps/s") for who in seconds]
     return records + [
         ratio(seconds[who], seconds["smrl"], f"{title}: times as fast as {who}", TARGETS.get((who, reuse)))
@@ -100,13 +100,13 @@ def speeds(title: str, seconds: dict[str, list[float]], reuse: int) -> list[Reco
 
 
 def evaluation(trainer: Trainer) -> Callable[[], Any]:
-    """An evaluation as the trainer makes it."""
+    """Return a call that evaluates as the trainer does."""
     evaluator = Evaluator(trainer.make_env, EPISODES, seed=0)
     return lambda: evaluator(trainer.agent.exploit)
 
 
 def outside_updates() -> list[Record]:
-    """Milliseconds of a step without its updates, and of the Gymnasium environment alone."""
+    """Measure the milliseconds of a step without updates, and of the Gymnasium environment alone."""
     bare = gymnasium.make(ENV)
     bare.reset(seed=0)
     actions = np.random.default_rng(0).uniform(-1, 1, (1_000, 6)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What environments cost with all that smrl puts around them.
+"""The cost of environments with smrl's wrappers and checks.
 
 The same actions from the same starts, in turns of 20 steps: the simulator alone, and the environment as in training.
 """
@@ -27,7 +27,7 @@ Step = Callable[[np.ndarray], Any]
 
 
 def simulator(name: str, environment: Environment) -> tuple[Callable[[], Any], Step]:
-    """What resets and what steps the simulator alone."""
+    """Calls that reset and step the simulator alone."""
     if name.startswith(dmc.PREFIXES):
         domain, task = dmc.find(name) or ("", "")
         bare = dmc.suite().load(domain, task, task_kwargs={"random": 0})
@@ -44,7 +44,7 @@ def simulator(name: str, environment: Environment) -> tuple[Callable[[], Any], S
     torques = np.array(raw._torques)
 
     def step(action: np.ndarray) -> None:
-        """The simulator's calls that an observation and a reward cannot do without."""
+        """Make only the simulator calls that an observation and a reward need."""
         world = raw.world
         world.step((action * torques).tolist())
         world.joint_states()
@@ -70,7 +70,7 @@ def measure(quick: bool) -> list[Record]:
 
 
 def compare(name: str) -> list[Record]:
-    """Microseconds of a bare step and of one in training, the speed that is kept, and milliseconds of a reset."""
+    """Measure microseconds of a bare step and of one in training, their ratio, and milliseconds of a reset."""
     environment = make(name)
     reset, step = simulator(name, environment)
     actions = environment.spec.action.random(np.random.default_rng(0), STEPS)

@@ -12,7 +12,7 @@ learn = Agent.learn
 
 
 def learn_once(self: Agent, replay: Replay, moment: Moment) -> None:
-    """Learn, and end the process at once."""
+    """Make the first update and exit at once."""
     learn(self, replay, moment)
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""What images cost besides the updates: to draw them, to store them and to sample them."""
+"""The cost of images outside the updates: drawing, storing and sampling them."""
 
 import importlib.util
 import time
@@ -45,7 +45,7 @@ def milliseconds(act: Callable[[], Any], times: int) -> list[float]:
 
 
 def memory(name: str) -> list[Record]:
-    """A replay memory of frames."""
+    """Make a replay memory of frames."""
     spec, n_step, batch = MEMORIES[name]
     replay = Replay(ROWS, spec, gamma=0.99, n_step=n_step)
     images = np.random.default_rng(0).integers(0, 256, (50, *spec.obs.shape), np.uint8)
@@ -61,7 +61,7 @@ def memory(name: str) -> list[Record]:
 
 
 def drawing(name: str) -> Record:
-    """A step of two frames, of which one is drawn."""
+    """Return a call for a step of two frames, one of which is drawn."""
     env: Env[Any, Any] = dmc.Pixels(ActionRepeat(dmc.make(f"dmc/{name}", render_mode="rgb_array"), 2))
     env.reset(seed=0)
     action = np.zeros(env.action_space.shape or ())
@@ -71,7 +71,7 @@ def drawing(name: str) -> Record:
 
 
 def game(name: str) -> Record:
-    """A step of four frames."""
+    """Return a call for a step of four frames."""
     environment = make(name, training=True)
     environment.reset(0)
     return median_of(f"{name}: step", milliseconds(lambda: environment.step(np.array(0)), STEPS), "ms")

@@ -1,4 +1,4 @@
-"""One hundred updates from images at the paper's sizes: that they run, and the time of each."""
+"""Run one hundred updates from images at the paper's sizes and print the time of each."""
 
 import time
 

@@ -1,6 +1,6 @@
 """How the time of a learning step grows with M, the batch, the width of the networks, the critics, and seeds at once.
 
-A line through the medians tells what one more of it costs, and what is left at none.
+A line through the medians gives the cost of one more, and the constant part.
 """
 
 import statistics
@@ -42,7 +42,7 @@ def measure(quick: bool) -> list[Record]:
 
 
 def times(cases: Mapping[int, tuple[Case, int]]) -> dict[int, list[float]]:
-    """Milliseconds of a learning step of each case and M, in turns."""
+    """Measure milliseconds of a learning step for each case and M, in turns."""
     calls = {str(size): ours.learning(case, reuse) for size, (case, reuse) in cases.items()}
     taken = interleaved(calls, limit=20)
     return {size: [1e3 * seconds for seconds in taken[str(size)]] for size in cases}
@@ -53,7 +53,7 @@ def points(title: str, taken: Mapping[int, list[float]]) -> list[Record]:
 
 
 def line(title: str, unit: str, taken: Mapping[int, list[float]]) -> list[Record]:
-    """The points, the slope and what is left at 0; the line is fitted to relative errors."""
+    """Return the points, the slope and the intercept of a line fitted to relative errors."""
     medians = np.array([statistics.median(values) for values in taken.values()])
     slope, rest = np.polyfit(list(taken), medians, 1, w=1 / medians)
     return [
@@ -64,7 +64,7 @@ def line(title: str, unit: str, taken: Mapping[int, list[float]]) -> list[Record
 
 
 def at_once() -> list[Record]:
-    """Steps per second of two runs of SAC, M = 10, each on a core of its own, over those of one alone."""
+    """Measure the steps per second of two runs of SAC (M = 10), one per core, over those of a single run."""
     alone, together = seeds.steps_per_second(turns=6)
     return [
         median_of("one seed on one core", alone, "steps/s"),

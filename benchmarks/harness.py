@@ -1,4 +1,4 @@
-"""Measuring in turns, and the records that a measurement leaves.
+"""Measure calls in turns, and record the results.
 
 A section of `make bench` is a module with `SECTION`, its title, `CORES`, the numbers of cores to measure with, and
 `measure(quick) -> list[Record]`, which runs in a process of its own for each of these numbers.
@@ -29,18 +29,18 @@ class Record:
 
     @property
     def met(self) -> bool | None:
-        """Whether the value reaches its target; None without one."""
+        """Return whether the value reaches its target; None without a target."""
         if self.target is None:
             return None
         return self.value <= self.target if self.at_most else self.value >= self.target
 
     def to_json(self) -> dict[str, Any]:
-        """Its entry of `results.json`."""
+        """Return the entry of `results.json`."""
         return asdict(self) | {"met": self.met}
 
     @staticmethod
     def from_json(entry: dict[str, Any]) -> "Record":
-        """The record of an entry."""
+        """Return the record of an entry."""
         return Record(**{name: value for name, value in entry.items() if name != "met"})
 
 
@@ -50,18 +50,18 @@ REST = 0.05  # seconds before a turn: threads of the call before, such as OpenBL
 
 
 def patience() -> float:
-    """The factor on all limits."""
+    """Return the factor on all time limits."""
     return float(os.environ.get(PATIENCE, "1"))
 
 
 def cores() -> str:
-    """The threads of this process in words, as a part of a record's name: `1 core` or `2 cores`."""
+    """Return the number of threads as part of a record's name: `1 core` or `2 cores`."""
     count = machine.threads()
     return "1 core" if count == 1 else f"{count} cores"
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the median by order statistics; of fewer than six values, the smallest and the largest."""
+    """Return the 95 % interval of the median by order statistics; the range for fewer than six values."""
     ordered, count = sorted(values), len(values)
     rank, ways, next_ways = 0, 1, count  # of 2ⁿ equally likely cases, those with at most `rank` values below the median
     while 40 * (ways + next_ways) <= 2**count:
@@ -71,14 +71,14 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def ratios(theirs: Sequence[float], ours: Sequence[float]) -> list[float]:
-    """Theirs over ours, turn by turn."""
+    """Return the ratios of their times to ours, turn by turn."""
     return [their / our for their, our in zip(theirs, ours, strict=True)]
 
 
 def interleaved(
     calls: Mapping[str, Call], limit: float, width: float = 0.05, least: int = 6, turn: float = 0.2
 ) -> dict[str, list[float]]:
-    """Seconds of each call in turns A, B, A, B, … after one turn that is not counted.
+    """Time each call in turns A, B, A, B, … after one uncounted turn.
 
     The turns end when the 95 % interval of the median ratio of every call to the first is narrower than `width` of it,
     after `least` turns at the earliest, or when `limit` seconds are over. A short call is repeated until its turn takes
@@ -120,10 +120,10 @@ def _is_narrow(values: Sequence[float], width: float) -> bool:
 def median_of(
     name: str, values: Sequence[float], unit: str, target: float | None = None, at_most: bool = False
 ) -> Record:
-    """The median of the values with its interval."""
+    """Return the record of a median with its interval."""
     return Record(name, statistics.median(values), unit, *median_interval(values), target, at_most)
 
 
 def ratio(theirs: Sequence[float], ours: Sequence[float], name: str, target: float | None = None) -> Record:
-    """How many times as fast we are: the median of the ratios of each turn."""
+    """Return the record of our speed over theirs: the median of the ratios of all turns."""
     return median_of(name, ratios(theirs, ours), "×", target)

@@ -1,4 +1,4 @@
-"""Encoders of images and updates with them, on one core: GFLOP/s, share of the peak, and the speed over peers.
+"""Encoders of images and updates with them, on one core: GFLOP/s, fraction of peak, and the speed over peers.
 
 The target of DQN's updates is about the libraries; eager PyTorch is shown beside them. At batch 256 SBX is left out:
 its convolutions take many times as long as those of the others.
@@ -41,7 +41,7 @@ def measure(quick: bool) -> list[Record]:
 
 
 def encoder(name: str, batch: int) -> list[Record]:
-    """Gradients of an encoder."""
+    """Measure gradients of an encoder."""
     (channels, layers), reuse = ENCODERS[name], REUSE[batch]
     calls: dict[str, Call] = {"smrl": gradient(channels, layers, batch, reuse), "peak": ours.multiplication()}
     makers = {who: ("images", "encoder_gradient", channels, layers, batch, reuse, last) for who, last in ORDERS.items()}
@@ -52,12 +52,12 @@ def encoder(name: str, batch: int) -> list[Record]:
     for who, values in times.items():
         speeds = [work / seconds for seconds in values]
         records.append(median_of(f"{title}: {who}", [speed / 1e9 for speed in speeds], "GFLOP/s"))
-        records.append(median_of(f"{title}: {who}, share of the peak", [speed / peak for speed in speeds], ""))
+        records.append(median_of(f"{title}: {who}, fraction of peak", [speed / peak for speed in speeds], ""))
     return records + over_peers(title, times, ORDERS)
 
 
 def update(name: str, batch: int) -> list[Record]:
-    """Updates of an algorithm."""
+    """Measure updates of an algorithm."""
     case, reuse = replace(ours.CASES[name], batch=batch), REUSE[batch]
     makers: dict[str, tuple[Any, ...]] = {
         who: ("images", case.algorithm, last, batch, reuse) for who, last in ORDERS.items()
@@ -75,7 +75,7 @@ def update(name: str, batch: int) -> list[Record]:
 
 
 def over_peers(title: str, times: dict[str, list[float]], judged: Iterable[str]) -> list[Record]:
-    """smrl's speed over that of every peer, and over the fastest of those that the target is about."""
+    """Return smrl's speed over each peer, and over the fastest of the peers that the target names."""
     records = [ratio(times[who], times["smrl"], f"{title}: times as fast as {who}") for who in list(times)[1:]]
     if rivals := [who for who in judged if who in times]:
         fastest = min(rivals, key=lambda who: statistics.median(times[who]))
@@ -86,7 +86,7 @@ def over_peers(title: str, times: dict[str, list[float]], judged: Iterable[str])
 
 
 def flop(channels: int, layers: Layers, batch: int) -> float:
-    """Multiplications and additions of an encoder's gradient; nobody asks for the gradient of the images."""
+    """Return the floating-point operations of an encoder's gradient, without that of the images."""
     total, side = 0.0, 84
     for index, (filters, kernel, stride) in enumerate(layers):
         side = side_after(side, (kernel,), (stride,))
@@ -97,7 +97,7 @@ def flop(channels: int, layers: Layers, batch: int) -> float:
 
 
 def gradient(channels: int, layers: Layers, batch: int, reuse: int) -> Callable[[], Any]:
-    """Gradients of the mean square of the features, each followed by a step, in a compiled loop."""
+    """Return a compiled loop of gradient steps on the mean square of the features."""
     network = ImageEncoder(*zip(*layers, strict=True))
     spec = Spec(ArraySpec((84, 84, channels), "uint8"), Continuous(6))
     images = jnp.asarray(ours.random_batches(spec, 1, batch).obs[0])

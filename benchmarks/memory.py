@@ -26,7 +26,7 @@ def measure(quick: bool) -> list[Record]:
 
 
 def growth(name: str, kept: list[Replay]) -> list[Record]:
-    """The resident size of a memory that fills up; raw bytes are each observation, action, reward and flag once."""
+    """Measure the resident size of a filling memory; raw bytes count each observation, action, reward and flag once."""
     spec, counts = MEMORIES[name]
     obs, action = np.ones(spec.obs.shape, spec.obs.dtype), np.ones_like(spec.action.array.zeros())
     before = resident()
@@ -42,6 +42,6 @@ def growth(name: str, kept: list[Replay]) -> list[Record]:
 
 
 def resident() -> int:
-    """Bytes of this process that are in the machine's memory."""
+    """Return the resident bytes of this process."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""smrl's updates as the sections time them: the cases, a call that learns, and the floating-point operations in it."""
+"""smrl's side of the benchmarks: the cases, a call that learns, and its floating-point operations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ SIDE = 2048  # of the matrices whose multiplication is the peak
 
 @dataclass(frozen=True)
 class Case:
-    """An algorithm at the sizes at which it is measured."""
+    """An algorithm with the sizes at which it is measured."""
 
     algorithm: str
     spec: Spec = VECTORS
@@ -36,7 +36,7 @@ class Case:
         return entry.make(entry.config(**self.changes), self.spec)
 
     def updates(self, reuse: int) -> int:
-        """Updates of one call."""
+        """Return the number of updates per call."""
         return reuse * self.make().rounds * self.fresh_batches * self.steps
 
 
@@ -73,7 +73,7 @@ def random_batches(spec: Spec, rounds: int, batch: int) -> Any:
 
 
 def learning(case: Case, reuse: int) -> Callable[[], None]:
-    """A call that learns the case's steps, each with M updates on every fresh batch."""
+    """Return a call that makes the case's learning steps, each with M updates on every fresh batch."""
     algorithm, key, rule = case.make(), jax.random.key(0), rule_of(reuse)
     batches = random_batches(case.spec, algorithm.rounds * case.fresh_batches, case.batch)
     learn = jax.jit(learner(algorithm, rule, case.fresh_batches), donate_argnums=0)
@@ -88,7 +88,7 @@ def learning(case: Case, reuse: int) -> Callable[[], None]:
 
 
 def flop(case: Case) -> float:
-    """Floating-point operations of an update as XLA counts them, in the mean over a call.
+    """Return the mean floating-point operations of an update, as XLA counts them.
 
     Convolutions are counted in their plain form: the form that runs on CPUs multiplies by some zeros.
     """
@@ -116,11 +116,11 @@ def flop(case: Case) -> float:
 
 
 def multiplication() -> Callable[[], Any]:
-    """A large matrix multiplication in float32 by NumPy's OpenBLAS, the fastest that we know here: the peak."""
+    """Return a large float32 matrix multiplication by NumPy's OpenBLAS, the fastest known here: the peak."""
     matrix = np.full((SIDE, SIDE), 1 / SIDE, np.float32)
     return lambda: matrix @ matrix
 
 
 def peak(seconds: float) -> float:
-    """FLOP/s of a multiplication that took so long."""
+    """Return the FLOP/s of a multiplication that took this many seconds."""
     return 2 * SIDE**3 / seconds

@@ -1,4 +1,4 @@
-"""The peak of the machine's matrix multiplication, which the floors of all other sections are drawn from."""
+"""The machine's peak in matrix multiplication, to which all other sections are compared."""
 
 from benchmarks import ours
 from benchmarks.harness import Record, cores, interleaved, median_of

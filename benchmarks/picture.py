@@ -11,7 +11,7 @@ matplotlib.use("Agg")
 
 
 def draw(path: Path, records: Sequence[Record]) -> None:
-    """Bars that reach 1 where the target is met; of an upper bound the bar is the target over the value."""
+    """Draw bars that reach 1 where the target is met; for an upper bound, the target over the value."""
     from matplotlib import pyplot
 
     judged = [record for record in records if record.target is not None]
@@ -32,6 +32,6 @@ def draw(path: Path, records: Sequence[Record]) -> None:
 
 
 def share(record: Record) -> float:
-    """How far a result reaches towards its target: 1 and above if it is met."""
+    """Return the result relative to its target: at least 1 if it is met."""
     assert record.target is not None
     return record.target / record.value if record.at_most else record.value / record.target

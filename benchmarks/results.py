@@ -39,14 +39,14 @@ def version(package: str) -> str:
 
 
 def read(folder: Path) -> list[Record]:
-    """The records of an earlier run; none if there was none."""
+    """Return the records of an earlier run, if there was one."""
     path = folder / "results.json"
     entries = json.loads(path.read_text())["results"] if path.exists() else []
     return [Record.from_json(entry) for entry in entries]
 
 
 def merged(old: Sequence[Record], new: Sequence[Record], section: str) -> list[Record]:
-    """Old records with those of a section replaced."""
+    """Return the old records with those of a section replaced."""
     return [record for record in old if section_of(record) != section] + list(new)
 
 
@@ -71,7 +71,7 @@ def write(folder: Path, records: Sequence[Record]) -> None:
 
 
 def page(facts: dict[str, Any], records: Sequence[Record]) -> str:
-    """`results.md`: the machine, the targets, and a table for each section."""
+    """Return `results.md`: the machine, the targets, and a table for each section."""
     judged = [record for record in records if record.met is not None]
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
     peaks = ", ".join(f"{value:.0f} GFLOP/s on {name}" for name, value in facts["peak_gflops"].items())
@@ -96,7 +96,7 @@ def table(records: Sequence[Record]) -> str:
 
 
 def cells(record: Record) -> tuple[str, ...]:
-    """Name, value, interval, target and whether it is met, in words."""
+    """Return name, value, interval, target and whether it is met, as text."""
     interval = "" if record.low is None or record.high is None else f"{record.low:.4g} … {record.high:.4g}"
     target = "" if record.target is None else f"{'≤' if record.at_most else '≥'} {record.target:g}"
     met = {None: "", True: "yes", False: "**no**"}[record.met]

@@ -13,7 +13,7 @@ REUSE, SECONDS = 10, 4.0
 
 
 def steps_per_second(turns: int) -> tuple[list[float], list[float]]:
-    """Of one run alone and of two together, in turns."""
+    """Measure one run alone and two together, in turns."""
     alone, together = [], []
     runs = [_start(core) for core in sorted(os.sched_getaffinity(0))[:2]]
     try:
@@ -51,7 +51,7 @@ def _open(stream: IO[str] | None) -> IO[str]:
 
 
 def main(core: int) -> None:
-    """Answer every line with the steps per second of the time that it gives."""
+    """Answer every line of input with the steps per second over the time that it gives."""
     os.sched_setaffinity(0, {core})
     runtime.start(1)
     from benchmarks.end_to_end import training  # after JAX has its threads

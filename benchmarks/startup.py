@@ -40,7 +40,7 @@ def measure(quick: bool) -> list[Record]:
 
 
 def first_update(variables: dict[str, str]) -> None:
-    """Train until the first update, in a folder that is empty before."""
+    """Train until the first update, in an empty folder."""
     with tempfile.TemporaryDirectory() as folder:
         _run([sys.executable, "-m", "benchmarks.first_update", *TRAIN, folder], variables)
 

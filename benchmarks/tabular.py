@@ -1,4 +1,4 @@
-"""How much faster compiled Q-learning is than a plain loop."""
+"""The speed of compiled Q-learning over a plain loop."""
 
 import time
 
@@ -21,7 +21,7 @@ def measure(quick: bool) -> list[Record]:
 
 
 def compare(task: Task, reuse: int, options: Options) -> list[Record]:
-    """Microseconds per training step, compiled and in the plain loop, in turns."""
+    """Measure microseconds per training step, compiled and in a plain loop, in turns."""
     settings, tasks = settings_of(options, task, reuse), tables(options, task)
     learn(tasks, settings, range(SEEDS))  # compiles
     compiled, plain = list[float](), list[float]()
@@ -39,7 +39,7 @@ def compare(task: Task, reuse: int, options: Options) -> list[Record]:
 
 
 def plain_loop(task: GridTask, settings: Settings, reuse: int) -> float:
-    """Seconds per training step of the same learning, greedy episodes included, in Python and with lists."""
+    """Return seconds per training step of the same learning in plain Python, greedy episodes included."""
     follow, reward, terminal = task.next_state.tolist(), task.reward.tolist(), task.terminal.tolist()
     q: list[list[float]] = [[0.0] * 4 for _ in reward]
     rng = np.random.default_rng(0)

@@ -39,7 +39,7 @@ SHARES = {
 
 
 def measure(quick: bool) -> list[Record]:
-    """All cases at M = 1 and 10; in a quick run SAC alone, and with little patience only what has a target."""
+    """Measure all cases at M = 1 and 10; a quick run only SAC, and with little patience only cases with a target."""
     cases = [(name, reuse) for name in CASES for reuse in (1, 10)]
     if patience() < 0.5:
         cases = [case for case in cases if is_judged(*case) and has_target(case[0])]
@@ -47,17 +47,17 @@ def measure(quick: bool) -> list[Record]:
 
 
 def is_judged(name: str, reuse: int) -> bool:
-    """Whether targets are about this M: 10, but for cases that then take long."""
+    """Return whether targets apply to this M: 10, except for cases that would take long."""
     return reuse == (1 if name in LONG else 10)
 
 
 def has_target(name: str) -> bool:
-    """Whether there is a target for this case on so many cores."""
+    """Return whether there is a target for this case on this number of cores."""
     return (name, cores()) in SHARES or any((name, who, cores()) in RATIOS for who in (*LIBRARIES, "eager"))
 
 
 def compare(name: str, reuse: int) -> list[Record]:
-    """A case at one M: milliseconds of everybody, smrl's fraction of peak, and the ratios."""
+    """Measure a case at one M: milliseconds of smrl and its peers, smrl's fraction of peak, and the ratios."""
     case, title, count = CASES[name], f"{name}, M = {reuse}, {cores()}", CASES[name].updates(reuse)
     calls: dict[str, Call] = {"smrl": ours.learning(case, reuse), "peak": ours.multiplication()}
     with peers(makers(name, reuse) if is_judged(name, reuse) else {}) as others:
@@ -74,7 +74,7 @@ def compare(name: str, reuse: int) -> list[Record]:
 
 
 def makers(name: str, reuse: int) -> dict[str, tuple[Any, ...]]:
-    """What makes the peers of a case."""
+    """Return the makers of the peers of a case."""
     case, found = CASES[name], dict[str, tuple[Any, ...]]()
     if name in BY_LIBRARIES:
         policy = {"n_critics": 2} if case.algorithm == "tqc" else {}

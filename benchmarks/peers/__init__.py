@@ -1,6 +1,6 @@
 """What smrl is compared with: SBX, Stable-Baselines3 and eager PyTorch; `pip install "smrl[peers]"` installs them.
 
-A maker in one of these modules prepares networks and batches and returns a call that makes so many updates, or several
+A maker in one of these modules prepares networks and batches and returns a call that makes a number of updates, or several
 calls by name. Every peer runs in a process of its own, with the threads and the memory settings that its users have.
 """
 
@@ -26,27 +26,27 @@ class Peer:
     name: str = "call"
 
     def seconds(self, repeats: int) -> float:
-        """What so many calls take, as the other process measures it."""
+        """Return the seconds that a number of calls take in the other process."""
         assert self.process.stdin
         self.process.stdin.write(f"{self.name} {repeats}\n".encode())
         self.process.stdin.flush()
         return float(self.answer())
 
     def answer(self) -> str:
-        """The next line from the other process."""
+        """Return the next line from the other process."""
         assert self.process.stdout
         if not (line := self.process.stdout.readline()):
             raise RuntimeError(f"a peer ended with code {self.process.wait()}")
         return line.decode().strip()
 
     def part(self, name: str) -> "Peer":
-        """Another call in the same process."""
+        """Return another call in the same process."""
         return replace(self, name=name)
 
 
 @contextlib.contextmanager
 def peers(makers: dict[str, tuple[Any, ...]]) -> Iterator[dict[str, Peer]]:
-    """What those makers make, given as module, function and arguments, where their packages are installed."""
+    """Return the calls of makers, given as module, function and arguments, whose packages are installed."""
     variables = {name: value for name, value in os.environ.items() if name != XLA_THREADS}
     command = [sys.executable, "-m", "benchmarks.peers.process"]
     with contextlib.ExitStack() as processes:

@@ -1,4 +1,4 @@
-"""Eager PyTorch loops of DDPG, TD3 and DARC; each is made for a size of the batch and a number of reuses."""
+"""Eager PyTorch loops of DDPG, TD3 and DARC; each takes a batch size and a number of reuses."""
 
 from collections.abc import Callable
 from functools import partial
@@ -72,7 +72,7 @@ def td3(batch_size: int, reuse: int) -> Callable[[], None]:
 
 
 def darc(batch_size: int, reuse: int) -> Callable[[], None]:
-    """One learning step: both pairs learn in turns, each from a batch of its own."""
+    """One learning step: both pairs learn in turns, each from its own batch."""
     batches = [random_batch(batch_size) for _ in range(2)]
     actors, critics = [actor_of(400, 300) for _ in range(2)], [Critics(1, (400, 300)) for _ in range(2)]
     target_actors, target_critics = ([target_of(network) for network in pair] for pair in (actors, critics))

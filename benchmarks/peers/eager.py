@@ -31,7 +31,7 @@ def random_batch(size: int) -> Batch:
 
 
 def mlp(sizes: Sequence[int], *last: Any) -> Any:
-    """Linear layers with ReLU between them, and what comes last."""
+    """Return linear layers with ReLU between them, and a last module."""
     layers: list[Any] = []
     for inputs, outputs in itertools.pairwise(sizes):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
@@ -65,7 +65,7 @@ def descend(optimiser: Any, loss: Any) -> None:
 
 
 def follow(target: Any, network: Any, tau: float = 0.005) -> None:
-    """A soft update, parameter by parameter."""
+    """Update a target network, parameter by parameter."""
     for slow, fast in zip(target.parameters(), network.parameters(), strict=True):
         slow.data.copy_(tau * fast.data + (1 - tau) * slow.data)
 

@@ -33,7 +33,7 @@ HIDDEN_BEHIND_CONVOLUTIONS: dict[str, dict[str, Any]] = {
 
 
 class Spaces(gymnasium.Env[Any, Any]):
-    """The spaces of an environment, of which nothing else is asked; images have their channels first."""
+    """An environment that only has spaces; images have their channels first."""
 
     def __init__(self, spec: Spec) -> None:
         if len(spec.obs.shape) == 3:
@@ -58,7 +58,7 @@ def model(package: str, name: str, env: Any, policy: dict[str, Any], **settings:
 def training(
     package: str, name: str, spec: Spec, policy: dict[str, Any], steps: int, batch_size: int, reuse: int
 ) -> Callable[[], None]:
-    """So many learning steps of M updates each."""
+    """Make a number of learning steps of M updates each."""
     if name == "dqn-images":
         policy = HIDDEN_BEHIND_CONVOLUTIONS[package]
     agent = model(package, name, Spaces(spec), policy, buffer_size=2)

@@ -1,4 +1,4 @@
-"""The process of a peer: it reads what makes the peer's calls, and then makes as many of them as it is told to."""
+"""The process of a peer: it reads which calls to prepare, then how many of them to make."""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""Eager PyTorch loops of SAC, TQC and REDQ; each is made for a size of the batch and a number of reuses."""
+"""Eager PyTorch loops of SAC, TQC and REDQ; each takes a batch size and a number of reuses."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""smrl itself, with everything left to XLA: what the kernels in C++ are worth."""
+"""smrl without its C++ kernels: XLA computes everything."""
 
 import os
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """What smrl is compared with: SBX, Stable-Baselines3 and eager PyTorch; `pip install "smrl[peers]"` installs them.
 
-A maker in one of these modules prepares networks and batches and returns a call that makes a number of updates, or several
+A maker in one of these modules prepares networks and batches and returns a call that makes updates, or several
 calls by name. Every peer runs in a process of its own, with the threads and the memory settings that its users have.
 """
 

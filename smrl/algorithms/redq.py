@@ -77,12 +77,12 @@ def redq(config: REDQ, spec: Spec) -> Algorithm[SoftState]:
             return loss, {"critic_loss": loss, "q": q.mean()}
 
         new_critics, metrics = apply_gradient(state.critics, critic_loss, config.optimiser("critic"))
-        judges = new_critics.params if config.order == "critics-first" else state.critics.params
+        critic_params = new_critics.params if config.order == "critics-first" else state.critics.params
         action_key, dropout_key = jax.random.split(actor_key)
 
         def actor_loss(params: Params) -> tuple[Array, Metrics]:  # mean (α log π(ã|s) − mean_i Q_i(s, ã))
             action, log_prob = actor.sample(params, batch.obs, action_key)
-            q = critics(judges, batch.obs, action, dropout_key).mean(axis=0)
+            q = critics(critic_params, batch.obs, action, dropout_key).mean(axis=0)
             loss = (alpha * log_prob - q).mean()
             return loss, {"actor_loss": loss, "entropy": -log_prob.mean()}
 

@@ -108,8 +108,8 @@ def tqc(config: TQC, spec: Spec) -> Algorithm[SoftState]:
             new_critics, critic_metrics = update_critics(state)
         else:
             new_critics, critic_metrics = update_critics(state)
-            judges = new_critics if config.order == "critics-first" else state.critics
-            new_actor, actor_metrics = update_actor(state, judges.params)
+            critics_for_actor = new_critics if config.order == "critics-first" else state.critics
+            new_actor, actor_metrics = update_actor(state, critics_for_actor.params)
             new_log_alpha = update_temperature(state.log_alpha, actor_metrics["entropy"])
             state = state._replace(actor=new_actor, log_alpha=new_log_alpha)
         new_targets = polyak_update(state.target_critics, new_critics.params, config.tau)

@@ -1,6 +1,6 @@
 """Runs beside published results: which settings were published under which name, the band at a step, and verdicts.
 
-`PUBLISHED` is what `smrl report --published` shows; `verdict` tells whether a run lies within its band.
+`PUBLISHED` is what `smrl report --published` shows; `verdict` checks whether a run lies within its band.
 """
 
 from collections.abc import Mapping, Sequence

@@ -94,6 +94,7 @@ def darc(config: DARC, spec: Spec) -> Algorithm[State]:
             return two_critics(both(state.target_critics), batch.next_obs, next_action, dropout_key).min(axis=0)
 
         values = jnp.stack([value(0), value(1)])
+        # y = r + γ (1 − d) (ν min_k v_k + (1 − ν) max_k v_k)
         return bellman(batch, config.nu * values.min(axis=0) + (1 - config.nu) * values.max(axis=0))
 
     def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:

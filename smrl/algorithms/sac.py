@@ -36,6 +36,7 @@ def sac(config: SAC, spec: Spec) -> Algorithm[SoftState]:
         action_key, dropout_key = jax.random.split(key)
         next_action, next_log_prob = actor.sample(state.actor.params, batch.next_obs, action_key)
         next_q = critics(state.target_critics, batch.next_obs, next_action, dropout_key)
+        # y = r + γ (1 − d) (min_i Q′_i(s′, a′) − α log π(a′|s′))
         return bellman(batch, next_q.min(axis=0) - alpha * next_log_prob)
 
     def update(state: SoftState, batch: Transition, context: UpdateContext, key: Key) -> tuple[SoftState, Metrics]:

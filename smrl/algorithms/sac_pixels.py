@@ -99,6 +99,7 @@ def sac_pixels(config: SACPixels, spec: Spec) -> Algorithm[State]:
         next_action, next_log_prob = actor.sample(state.actor.params, next_h, action_key)
         target_h = encoder.apply(state.target_encoder, batch.next_obs)
         next_q = critics(state.target_critics, target_h, next_action, dropout_key)
+        # y = r + γ (1 − d) (min_i Q′_i(f′(s′), a′) − α log π(a′|h′))
         return bellman(batch, next_q.min(axis=0) - alpha * next_log_prob)
 
     def update(state: State, batch: Transition, context: UpdateContext, key: Key) -> tuple[State, Metrics]:

@@ -65,6 +65,7 @@ def tqc(config: TQC, spec: Spec) -> Algorithm[SoftState]:
         next_atoms = critics(state.target_critics, batch.next_obs, next_action, dropout_key)
         alpha = jnp.exp(state.log_alpha.params)
         kept = truncate(next_atoms, config.dropped)
+        # y_k = r + γ (1 − d) (z_(k) − α log π(a′|s′))
         return bellman(batch, (kept - alpha * next_log_prob[:, None]).T).T
 
     def update(state: SoftState, batch: Transition, context: UpdateContext, key: Key) -> tuple[SoftState, Metrics]:

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import pytest
+
 import smrl
 from smrl.algorithms import registry
 from smrl.keywords import Keywords
@@ -101,6 +103,7 @@ follow_imports = skip
 """
 
 
+@pytest.mark.slow  # mypy reads the package again
 def test_type_checkers_know_the_keywords(tmp_path: Path) -> None:
     (tmp_path / "snippet.py").write_text("\n".join(["import smrl", *CALLS]))
     (tmp_path / "mypy.ini").write_text(CONFIG)

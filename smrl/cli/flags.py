@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import inspect
 import itertools
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import partial
@@ -54,7 +55,7 @@ def add_settings(
     require(
         bool(algorithms) or not HELP.isdisjoint(words), f"begin with an algorithm: {parser.usage}; it may be {known}."
     )
-    parser.description = f"{parser.description}\n\nAlgorithms: {known}."
+    parser.description = f"{parser.description}\n\n{textwrap.fill(f'Algorithms: {known}.', 79)}"
     if not algorithms:
         parser.description += f"\n{parser.prog} sac --help adds the hyperparameters of SAC."
     text = "Named settings, which flags override; smrl list --presets shows them. (default: paper)"

@@ -15,7 +15,7 @@ runtime.start()
 import jax
 import numpy as np
 from smrl.algorithms import registry
-from smrl.smr.loop import learner, start
+from smrl.smr.loop import initial_state, learner
 from smrl.smr.rules import rule_of
 from smrl.types import ArraySpec, Continuous, Spec, Transition
 
@@ -24,8 +24,8 @@ normal = lambda *shape: draw.standard_normal((1, 256, *shape), np.float32)
 batch = Transition(normal(17), np.tanh(normal(6)), normal(), np.full((1, 256), 0.99, np.float32), normal(17))
 entry, rule = registry.find("sac"), rule_of(3)
 sac = entry.make(entry.config(), Spec(ArraySpec((17,)), Continuous(6)))
-learned = jax.jit(lambda key: start(sac, rule, key))(jax.random.key(0))
-learned, _ = learner(sac, rule)(learned, batch, 1, 1, jax.random.key(1))
+learned = jax.jit(lambda key: initial_state(sac, rule, key))(jax.random.key(0))
+learned, _ = jax.jit(learner(sac, rule))(learned, batch, 1, 1, jax.random.key(1))
 print(hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(learned))).hexdigest())
 """
 

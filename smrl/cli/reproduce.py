@@ -41,7 +41,7 @@ class BatchFit:
 
 
 def run(words: Sequence[str]) -> None:
-    """Run what the first word names; q-smr, theory and batch-fit have flags of their own."""
+    """Run the study that the first word names; q-smr, theory and batch-fit have additional flags."""
     name, rest = (words[0], words[1:]) if leading_names(words) else ("", words)
     if name == "q-smr":
         return q_smr.run(parse(rest, "reproduce q-smr", q_smr.Options), out)

@@ -20,7 +20,7 @@ from smrl.plugins import in_words
 from smrl.runs.paths import TENSORBOARD
 
 CONNECT_SECONDS = 2.0
-FINISH_SECONDS = 60.0  # for W&B to send what is left when a run ends
+FINISH_SECONDS = 60.0  # time for W&B to send its remaining data when a run ends
 
 EVENTS = "events.out.tfevents"  # TensorBoard finds its files by this name
 VARINT, DOUBLE, BYTES, FLOAT = 0, 1, 2, 5  # Protocol Buffers' types of a field

@@ -86,6 +86,15 @@ def test_help_fits_80_columns(
         assert "None" not in flag + message
 
 
+def test_a_long_list_of_algorithms_is_wrapped(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "names", lambda: [f"algorithm{index}" for index in range(20)])
+    text = helped(capsys, monkeypatch, "train")
+    assert "algorithm19" in text
+    assert max(map(len, text.splitlines()[1:])) <= 80
+
+
 def test_help_of_train_has_groups_and_defaults(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,10 +78,13 @@ def parse_number(text: str) -> float:
     return int(number) if number.is_integer() and "." not in text else number
 
 
+@functools.cache
 def documentation(kind: type[Any]) -> dict[str, str]:
     """Return the docstrings under the fields of a dataclass by name, those of its base classes included."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
+        if "__annotations__" not in vars(base):
+            continue  # has no fields, and inspect would parse all of typing.py to find the source of Generic
         try:
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         except (OSError, TypeError, SyntaxError):  # built in, or typed into an interpreter

@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CORES := $(shell nproc)
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile  # Python compiles what is imported
 
 .PHONY: install demo test test-slow bench bench-quick format
 

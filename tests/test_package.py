@@ -3,6 +3,7 @@
 import ast
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from written_runs import write_run
 
 import smrl
+
+ROOT = Path(__file__).parents[1]
 
 
 def modules() -> list[str]:
@@ -86,3 +89,12 @@ def test_reading_runs_and_drawing_figures_needs_no_jax(tmp_path: Path) -> None:
     write_run(tmp_path / "run", [(1000, 1.0), (2000, 2.0)])
     assert python(FORBIDDEN, tmp_path, tmp_path / "curves.png").startswith("1 ")
     assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    "document", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.stem
+)
+def test_documents_name_files_that_exist(document: Path) -> None:
+    named = re.findall(r"`(\w+/[\w/]+\.(?:py|cc|h|md|json))`", document.read_text())
+    places = (ROOT, ROOT / "smrl", ROOT / "smrl" / "kernels")
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []

@@ -26,9 +26,10 @@ CONTROL = SHORT | {"actor_hidden": (8,), "critic_hidden": (8,), "features": 8}
     ("algorithm", "env", "options"),
     [
         ("dqn", "smrl/Catch-v0", DQN | {"n_step": 3, "windows": "full"}),
-        (
+        pytest.param(
             *("dqn", "BreakoutNoFrameskip-v4"),
             DQN | {"image_size": 20, "envs": 2, "n_step": 3, "max_episode_steps": 200},
+            marks=pytest.mark.slow,
         ),
         ("drqv2", "smrl/CatchContinuous-v0", CONTROL | {"noise_steps": 300, "reset_every": 150}),
         ("sac_pixels", "smrl/CatchContinuous-v0", CONTROL | {"augmentation": "batch"}),

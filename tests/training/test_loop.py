@@ -228,6 +228,7 @@ def test_clock() -> None:
     assert not clock.is_due(60, None)
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_threads(tmp_path: Path) -> None:
     """Begun with one thread, it is continued with one by a process that would use all cores."""
     words = (

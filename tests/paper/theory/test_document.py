@@ -42,7 +42,7 @@ def alike(one: str, other: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "heading", [pytest.param(each, marks=[pytest.mark.slow] * ("--studies" in HEADINGS[each])) for each in HEADINGS]
+    "heading", [pytest.param(each, marks=[pytest.mark.slow] * bool(HEADINGS[each])) for each in HEADINGS]
 )
 def test_document_has_every_line_of_the_command(
     heading: str, in_tmp_path: Path, capsys: pytest.CaptureFixture[str]

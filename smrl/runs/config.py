@@ -1,4 +1,4 @@
-"""Check config.json, which records everything needed to repeat a run, and find the code that it names.
+"""Check config.json, which records everything needed to repeat a run.
 
 It holds the settings, the spec of the environment, the source of a custom environment, the number of threads, and facts
 about the platform. The checksum covers what the numbers of the run depend on: settings, spec and threads.
@@ -6,12 +6,11 @@ about the platform. The checksum covers what the numbers of the run depend on: s
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from smrl.errors import SmrlError, require
+from smrl.errors import SmrlError
 
 FORMAT = 4
 
@@ -22,7 +21,6 @@ _CONFIG = {
 }
 _SETTINGS = {"algorithm": str, "env": str, "reuse": str, "seed": int, "steps": int, "hyper": dict}
 _SPEC = {"obs": dict, "action": dict}
-_REFERENCE = re.compile(r"[A-Za-z_][\w.]*:.+")  # module:name; a schedule such as 10:300000,1 begins with a digit
 
 
 class Damaged(SmrlError):
@@ -79,27 +77,3 @@ def checksum(config: Mapping[str, Any]) -> str:
     """Return the SHA-256 of what the numbers of a run depend on."""
     decisive = [config[name] for name in ("settings", "spec", "threads")]
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-
-
-def named_code(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a run with these settings would import besides smrl, as part of the run → ``module:name``.
-
-    >>> named_code({"env": "my_module:Arm-v0", "algorithm": "sac", "reuse": "10:300000,1"})
-    {'environment': 'my_module:Arm-v0'}
-    """
-    parts = {"environment": settings["env"], "algorithm": settings["algorithm"], "reuse rule": settings["reuse"]}
-    return {
-        part: name
-        for part, name in parts.items()
-        if _REFERENCE.fullmatch(name) and name.partition(":")[0].partition(".")[0] != "smrl"
-    }
-
-
-def refuse_code(path: object, code: Mapping[str, str]) -> None:
-    """Refuse to open a run that would execute code which the user has not trusted."""
-    named = " and ".join(f"the {part} {name}" for part, name in code.items())
-    require(
-        not code,
-        f"{path} was trained with custom code, {named}, which would run now: if you trust it, add --trust "
-        "(in Python: smrl.load(path, trust=True)).",
-    )

@@ -17,10 +17,11 @@ from smrl.memory.replay import Rows
 from smrl.runs import checkpoint
 from smrl.runs.atomic import discard, links, load_arrays, save_arrays, sync, write_atomically, writing
 from smrl.runs.checkpoint import ARRAYS, MANIFEST, REPLAY, Manifest, find_damage
-from smrl.runs.config import Damaged, check_config, named_code
+from smrl.runs.config import Damaged, check_config
 from smrl.runs.identity import ALWAYS_SHOWN, flat, identity, title, words
 from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TRAINING, RunDirectory
 from smrl.runs.records import as_bytes
+from smrl.runs.trust import custom_code
 from smrl.settings import Settings, names
 
 
@@ -66,7 +67,7 @@ class Examination:
             yield f"  format      {self.config['format']}"
             yield f"  versions    {', '.join(f'{name} {number}' for name, number in self.config['versions'].items())}"
             yield f"  processor   {self.config['cpu']}, {self.config['threads']} thread(s)"
-            code = ", ".join(f"the {part} {name}" for part, name in named_code(settings).items()) or "nothing but smrl"
+            code = ", ".join(f"the {part} {name}" for part, name in custom_code(settings).items()) or "nothing but smrl"
         yield f"  imports     {code}"
         advice = f"damaged; smrl doctor {self.path} --repair restores what it can"
         yield f"  state       {'intact' if self.is_intact else advice}"
@@ -141,8 +142,7 @@ def non_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     The defaults of a custom algorithm could only be found by importing it.
     """
     algorithm = settings["algorithm"]
-    is_known = algorithm in registry.names()  # looking up an unknown one would register it
-    if is_known and registry.find(algorithm).source == f"smrl.algorithms.{algorithm}:{algorithm}":
+    if algorithm in registry.names() and registry.find(algorithm).source == f"smrl.algorithms.{algorithm}:{algorithm}":
         defaults = flat(names(algorithm))
     else:
         defaults = {field.name: field.default for field in dataclasses.fields(Settings)}

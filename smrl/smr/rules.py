@@ -77,6 +77,15 @@ class Schedule:
         return ",".join([*pieces, str(self.values[-1])])
 
 
+def is_schedule(text: str) -> bool:
+    """Return whether a text is a number or a schedule, so that reading it imports nothing."""
+    try:
+        Schedule.read(text)
+    except SmrlError:
+        return False
+    return True
+
+
 def rule_of(source: int | str | Rule) -> Rule:
     """Return the rule for a number, the text of a schedule or ``module:name``; return a rule unchanged."""
     if isinstance(source, str):

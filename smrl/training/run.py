@@ -12,9 +12,9 @@ from smrl.envs.environment import Environment
 from smrl.envs.make import Raw, make
 from smrl.errors import SmrlError, require
 from smrl.runs import checkpoint
-from smrl.runs.config import named_code, refuse_code
 from smrl.runs.paths import RunDirectory
 from smrl.runs.records import Record, read_run
+from smrl.runs.trust import custom_code, refuse_code
 from smrl.settings import Settings, from_json
 from smrl.training.agent import load_policy
 from smrl.types import Spec
@@ -60,7 +60,7 @@ class Run:
     def settings(self) -> Settings[Any]:
         """The settings that the run was trained with."""
         if not self.trust:
-            code = named_code(self.config["settings"])
+            code = custom_code(self.config["settings"])
             refuse_code(self.path, {part: name for part, name in code.items() if part != "environment"})
         return from_json(self.config["settings"])
 
@@ -96,7 +96,7 @@ class Run:
             f"smrl.evaluate(smrl.load({str(self.path)!r}), env=that_function) or smrl.play(…, env=that_function).",
         )
         if env is None and not self.trust:
-            refuse_code(self.path, named_code(self.settings.to_json()))
+            refuse_code(self.path, custom_code(self.settings.to_json()))
         return make(env or name, render_mode, **self.settings.env_options)
 
     def _load_policy(self, best: bool) -> Policy:

@@ -20,9 +20,10 @@ from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint
 from smrl.runs.checkpoint import ARRAYS, Saved
-from smrl.runs.config import checksum, named_code
+from smrl.runs.config import checksum
 from smrl.runs.doctor import examine, non_defaults, repair, restore_files, without_gaps
 from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TRAINING
+from smrl.runs.trust import custom_code
 from smrl.types import ArraySpec, Continuous, Spec
 
 SPEC = Spec(ArraySpec((1,)), Continuous(1))
@@ -349,7 +350,7 @@ def test_examine_intact_run(folder: Path) -> None:
     report = examine(folder)
     assert report.is_intact
     assert report.config
-    assert (report.step, named_code(report.config["settings"])) == (30, {})
+    assert (report.step, custom_code(report.config["settings"])) == (30, {})
     assert non_defaults(report.config["settings"]) == {
         **{"warmup": 10, "batch_size": 4, "eval_every": 10, "eval_episodes": 1},
         **{"actor_hidden": [4], "critic_hidden": [4]},
@@ -401,7 +402,7 @@ def test_examine_imports_nothing_that_a_run_names(folder: Path, monkeypatch: pyt
     (folder / CONFIG).write_text(json.dumps(config))
     report = examine(folder)
     assert report.config
-    assert named_code(report.config["settings"]) == {
+    assert custom_code(report.config["settings"]) == {
         "environment": "evil_env:X-v0",
         "algorithm": "evil_algorithm:make",
         "reuse rule": "evil_rule:rule",

@@ -11,7 +11,7 @@ from smrl.envs.environment import Environment
 from smrl.envs.make import EnvFactory, Raw
 from smrl.randomness import Purpose, environment_seed
 from smrl.training.run import Run
-from smrl.validation import Count, convert
+from smrl.validation import Size, convert
 
 AT_ONCE = 16  # episodes played at the same time
 ENDLESS = 100_000  # steps of one episode after which to warn
@@ -104,7 +104,7 @@ def evaluate(
 
     >>> evaluate(load("runs/Hopper-v4/sac-reuse10/seed0"), episodes=20).returns.mean()          # doctest: +SKIP
     """
-    episodes = convert("episodes", episodes, Count)
+    episodes = convert("episodes", episodes, Size)
     policy = run.best_policy if best else run.policy
     with contextlib.closing(Evaluator(EnvFactory(lambda: run.make_env(env)), episodes, run.settings.seed)) as evaluator:
         played = evaluator(policy.act)

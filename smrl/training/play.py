@@ -15,7 +15,7 @@ from smrl.errors import SmrlError, require
 from smrl.randomness import Purpose, environment_seed
 from smrl.runs.atomic import writing
 from smrl.training.run import Run
-from smrl.validation import Count, convert
+from smrl.validation import Size, convert
 
 RENDERER = "MUJOCO_GL"
 # Words in the errors of renderers whose graphics libraries are missing.
@@ -40,7 +40,7 @@ def play(
 
     >>> play(load("runs/Hopper-v4/sac-reuse10/seed0"), Path("hopper.mp4"))        # doctest: +SKIP
     """
-    episodes = convert("episodes", episodes, Count)
+    episodes = convert("episodes", episodes, Size)
     video = convert("video", video, Path | None)
     if video is None:
         screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")

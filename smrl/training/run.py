@@ -1,5 +1,6 @@
 """A trained run: its settings, its evaluations and its policies."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from smrl.settings import Settings, from_json
 from smrl.training.agent import load_policy
 from smrl.types import Spec
 
+logger = logging.getLogger(__name__)
 NAMED = "named"  # env_source of an environment that a function makes under a name that the user gave
 
 
@@ -101,7 +103,9 @@ class Run:
 
     def _load_policy(self, best: bool) -> Policy:
         spec = Spec.from_json(self.config["spec"])
-        saved = checkpoint.load(RunDirectory(self.path).checkpoint, lambda message: None)
+        directory = RunDirectory(self.path)
+        directory.refuse_foreign_files()
+        saved = checkpoint.load(directory.checkpoint, logger.warning)
         if saved is None:
             raise SmrlError(f"{self.path} has no checkpoint yet; train it first.")
         require(

@@ -7,7 +7,13 @@ LONGEST_REPR = 80  # characters of a value in a message
 
 
 class SmrlError(Exception):
-    """An error with a one-line message: what is wrong and what to do. The command line exits with code 2."""
+    """An error with a one-line message: what is wrong and what to do. The command line exits with code 2.
+
+    Names of files and texts of runs may be part of the message, so what would control the terminal is replaced.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(sign if sign.isprintable() else "�" for sign in message))
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

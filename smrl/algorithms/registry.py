@@ -93,6 +93,7 @@ def find(name: str) -> Entry:
 
 def register(name: str, make: Make, title: str = "") -> None:
     """Register an algorithm under a name, for this process."""
+    require(callable(make), f"an algorithm must be a function (config, spec) → Algorithm, not {short_repr(make)}.")
     if not name.isidentifier():
         raise SmrlError(f"an algorithm's name must be a word such as cem, not {name!r}.")
     if name in _BUILT_IN:

@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import itertools
 import math
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -166,7 +167,7 @@ def expand_tasks(env: str, task_lists: TaskLists) -> Sequence[str]:
 
 def read_sweep(name: str, task_lists: TaskLists) -> Sweep:
     """Read the sweep of a TOML file, or make that of a preset."""
-    path = Path(name)
+    path: Path = convert("the name of a sweep", name, Path)
     if path.is_file() or path.suffix == ".toml":
         return _read_file(path, task_lists)
     known = preset_names()
@@ -216,7 +217,7 @@ def _read_file(path: Path, task_lists: TaskLists) -> Sweep:
 
 def _load_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_bytes(path.resolve()).decode(), parse_float=parse_number)
+        return tomllib.loads(read_bytes(Path(os.path.realpath(path))).decode(), parse_float=parse_number)
     except UnicodeDecodeError:
         raise SmrlError(f"{path} is not UTF-8 text; save it in this encoding.") from None
     except (ValueError, RecursionError) as error:  # of a number with 5,000 digits, of 5,000 brackets

@@ -155,7 +155,7 @@ class Spec:
         action: Any = Discrete if "count" in saved["action"] else Continuous
         try:
             return cls(msgspec.convert(saved["obs"], ArraySpec), msgspec.convert(saved["action"], action))
-        except (SmrlError, msgspec.ValidationError) as error:
+        except (SmrlError, ValueError) as error:
             message = f"the spec of the environment in config.json is not valid: {error}"
             raise SmrlError(f"{message.removesuffix('.')}; restore the file from a copy.") from None
 

@@ -37,22 +37,19 @@ from smrl.settings import from_json, make_settings, names
 from smrl.studies.sweep import read_sweep
 from smrl.types import ArraySpec, Continuous, Spec
 
-CASES = 2_000  # of each of the five tests
 SECONDS, BYTES = 5, 2**30  # per case; of memory in use at any time
 SPEC = Spec(ArraySpec((3,)), Continuous(1, (-2.0,), (2.0,), (1,)))
 
 numbers = st.one_of(
     st.integers(),
-    st.sampled_from([0, 1, -1, 2**31, 2**32, 2**63, 2**64, 10**12, 10**30, 10**5000]),
+    st.sampled_from([0, 1, -1, 2**31, 2**32, 2**63, 2**64, 10**12, 10**30, 10**4000]),
     st.floats(),
 )
 texts = st.one_of(
-    st.text(st.characters(categories=()), max_size=0),
     st.text(max_size=8),
-    st.sampled_from(
-        ["auto", "none", "10:300,1", "os:abort", "smrl.machine:os.abort", "a\n", "\ud800", "=1+1", "x" * 999]
-    ),
+    st.sampled_from(["auto", "none", "10:300,1", "os:abort", "smrl.machine:os.abort", "a\n", "\ud800", "=1+1"]),
     st.sampled_from(["Pendulum-v1", "sac", "dqn", "float32", "O", "f4,", "uint8", "../x", "rows-000000000000-9.npz"]),
+    st.sampled_from(["x" * 999, "x" * 99_999]),
 )
 scalars = st.one_of(st.none(), st.booleans(), numbers, texts)
 values = st.recursive(
@@ -101,11 +98,10 @@ def changed(original: Any) -> st.SearchStrategy[Any]:
     return st.lists(change, min_size=1, max_size=3).map(apply)
 
 
-def fuzz(*strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run a test with many cases, or with a few; every case has a time limit."""
-    count = CASES if os.environ.get("SMRL_FUZZ") else 20
+def fuzz(cases: int, *strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test with this many cases, or with a few; every case has a time limit."""
     limits = settings(
-        max_examples=count,
+        max_examples=cases if os.environ.get("SMRL_FUZZ") else 20,
         deadline=SECONDS * 1000,
         derandomize=True,
         database=None,
@@ -115,11 +111,10 @@ def fuzz(*strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None
 
 
 def attempt(function: Callable[[], Any]) -> Any:
-    """Return what a function returns, or None if it raises SmrlError with a message of one line."""
+    """Return what a function returns, or None if it raises SmrlError."""
     try:
         return function()
-    except SmrlError as error:
-        assert str(error).isprintable()
+    except SmrlError:
         return None
 
 
@@ -127,7 +122,7 @@ ALGORITHMS = ("sac", "redq", "tqc", "drqv2", "dqn")
 KNOWN = sorted(set().union(*(names(name) for name in ALGORITHMS)) - {"algorithm", "env"})
 
 
-@fuzz(st.sampled_from(ALGORITHMS), texts, st.dictionaries(st.sampled_from(KNOWN) | texts, anything, max_size=4))
+@fuzz(3_000, st.sampled_from(ALGORITHMS), texts, st.dictionaries(st.sampled_from(KNOWN) | texts, anything, max_size=4))
 def test_settings(algorithm: str, env: str, given: dict[str, Any]) -> None:
     made = attempt(lambda: make_settings(algorithm, env, **given))
     if made is not None:
@@ -135,10 +130,10 @@ def test_settings(algorithm: str, env: str, given: dict[str, Any]) -> None:
         attempt(lambda: registry.find(algorithm).make(made.hyper, SPEC))
 
 
-@fuzz(
-    changed(SPEC.to_json())
-    | changed({"obs": {"shape": [84, 84, 9], "dtype": "uint8", "stack": 3}, "action": {"count": 4}})
-)
+IMAGES = {"obs": {"shape": [84, 84, 9], "dtype": "uint8", "stack": 3}, "action": {"count": 4, "start": 0}}
+
+
+@fuzz(3_000, changed(SPEC.to_json()) | changed(IMAGES))
 def test_specs(saved: Any) -> None:
     if isinstance(saved, dict) and all(isinstance(saved.get(part), dict) for part in ("obs", "action")):
         spec = attempt(lambda: Spec.from_json(saved))
@@ -155,10 +150,8 @@ def written(config: Any) -> dict[str, Any]:
     return with_checksum
 
 
-SETTINGS: dict[str, Any] = make_settings(
-    "sac", "Pendulum-v1", steps=6000, actor_hidden=(4,), critic_hidden=(4,)
-).to_json()
-CONFIG_JSON = json.loads(json.dumps(make_config(SETTINGS, spec=SPEC.to_json())))
+SMALL = make_settings("sac", "Pendulum-v1", steps=6000, actor_hidden=(4,), critic_hidden=(4,))
+CONFIG_JSON = json.loads(json.dumps(make_config(SMALL.to_json(), spec=SPEC.to_json())))
 TABLE = "step,episodes,mean\n1000,10,-5.5\n2000,10,-4.5\n"
 
 
@@ -195,14 +188,11 @@ def use(folder: Path) -> None:
     attempt(lambda: repair(folder))
 
 
-@fuzz(changed(CONFIG_JSON))
+@fuzz(1_000, changed(CONFIG_JSON))
 def test_configs(template: Path, config: Any) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(shutil.copytree(template, Path(place, "run")))
-        try:
-            (folder / CONFIG).write_text(json.dumps(written(config)))
-        except ValueError:  # Python does not write integers of 5,000 digits
-            (folder / CONFIG).write_text("1" * 5000)
+        (folder / CONFIG).write_text(json.dumps(written(config)))
         use(folder)
 
 
@@ -212,7 +202,7 @@ BODY: dict[str, Any] = {
 }
 
 
-@fuzz(changed(BODY), st.sampled_from(["merge", "replace"]))
+@fuzz(1_000, changed(BODY), st.sampled_from(["merge", "replace"]))
 def test_manifests(template: Path, change: Any, how: str) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(shutil.copytree(template, Path(place, "run")))
@@ -233,10 +223,8 @@ lines = st.one_of(
     st.tuples(st.sampled_from([*KNOWN, "seeds", "algorithm", "env", "preset", "title", "slurm", "runs"]), anything).map(
         lambda pair: f"{pair[0]} = {toml(pair[1])}"
     ),
-    st.sampled_from(
-        ["[[runs]]", "[runs]", "[slurm]", "algorithm = 'sac'", "env = 'Pendulum-v1'", "seeds = 2", "x = [", '"']
-    )
-    | st.text(max_size=20),
+    st.sampled_from(["[[runs]]", "[runs]", "[slurm]", "algorithm = 'sac'", "env = 'Pendulum-v1'", "seeds = 2", "x ="]),
+    st.text(max_size=20),
 )
 
 
@@ -245,12 +233,12 @@ def toml(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, list):
         return f"[{', '.join(map(toml, value))}]"
-    if isinstance(value, int | float) and not (isinstance(value, int) and abs(value) > 10**4000):
-        return repr(value)
-    return "1" * 5000 if isinstance(value, int) else json.dumps(str(value))
+    if isinstance(value, int | float):
+        return "1" * 5000 if abs(value) > 10**3000 else repr(value)
+    return json.dumps(str(value))
 
 
-@fuzz(st.lists(lines, max_size=6))
+@fuzz(2_000, st.lists(lines, max_size=6))
 def test_toml(content: list[str]) -> None:
     text = "\n".join(["[[runs]]\nalgorithm = 'sac'\nenv = 'Pendulum-v1'", *content])
     with tempfile.TemporaryDirectory() as place:
@@ -260,7 +248,7 @@ def test_toml(content: list[str]) -> None:
 
 
 def test_deep_and_long_values() -> None:
-    for value in (deep(100_000), 10**5000, "x" * 10**6, [0] * 10**6, {"a": deep(500)}):
+    for value in (deep(100_000), 10**5000, "x" * 10**6, [0] * 10**5, {"a": deep(500)}):
         for name in ("steps", "actor_hidden", "reuse", "gamma", "tau"):
             assert attempt(lambda name=name, value=value: make_settings("sac", "x", **{name: value})) is None
 

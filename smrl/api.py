@@ -12,7 +12,7 @@ from smrl.algorithms import registry
 from smrl.algorithms.registry import Make
 from smrl.envs.identify import identify
 from smrl.envs.make import make
-from smrl.errors import SmrlError
+from smrl.errors import require, short_repr
 from smrl.keywords import Keywords
 from smrl.runs.identity import title
 from smrl.settings import RunOptions
@@ -22,7 +22,7 @@ from smrl.training.loop import Callbacks
 from smrl.training.progress import Board
 from smrl.training.run import NAMED, Run
 from smrl.training.run_training import run_training
-from smrl.validation import documentation
+from smrl.validation import Name, convert, documentation
 
 OWN_PRESETS = tuple(presets.PRESETS)
 
@@ -59,6 +59,9 @@ def train(
     options: dict[str, Any] = {name: value for name, value in keywords.items() if name in option_names}
     values: dict[str, Any] = {name: value for name, value in keywords.items() if name not in option_names}
     run_options = RunOptions(**options)
+    algorithm, preset = convert("algorithm", algorithm, Name), convert("preset", preset, Name)
+    for hook, function in {"on_step": on_step, "on_evaluation": on_evaluation}.items():
+        require(function is None or callable(function), f"{hook} must be a function, not {short_repr(function)}.")
     name, source = identify(env, env_name)
     settings = presets.resolve(algorithm, name, preset, **values)
     source = source if isinstance(env, str) else source or NAMED
@@ -88,9 +91,10 @@ def register(name: str, what: Make | Preset, title: str = "") -> None:
     >>> presets.resolve("sac", "Hopper-v4", "quick").steps
     20000
     """
+    name, title = convert("name", name, Name), convert("title", title, Name)
     if not isinstance(what, Preset):
         registry.register(name, what, title)
-    elif name in OWN_PRESETS:
-        raise SmrlError(f"{name} is a preset of smrl; register yours under another name.")
-    else:
-        presets.PRESETS[name] = what
+        return
+    require(bool(name.strip()), "a preset needs a name.")
+    require(name not in OWN_PRESETS, f"{name} is a preset of smrl; register yours under another name.")
+    presets.PRESETS[name] = what

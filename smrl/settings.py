@@ -9,20 +9,21 @@ from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
 from smrl.memory.replay import Windows
 from smrl.smr.rules import Schedule, rule_of
-from smrl.validation import Count, Index, NonNegative, Positive, Seed, Share, convert, validate
+from smrl.validation import Count, Few, Index, Name, NonNegative, Positive, Seed, Share, Size, convert, validate
 
 Hyper = TypeVar("Hyper")
+MAX_EVALUATIONS = 50_000  # per run, so that its tables stay small enough to be read (`smrl.runs.reading`)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Generic[Hyper]):
     """Settings of one run; the defaults are the paper's."""
 
-    algorithm: str
+    algorithm: Name
     """Name of the algorithm, or module:function for a custom one."""
-    env: str
+    env: Name
     """Gymnasium id, module:id for one that a module registers, or module:function for a function that makes it."""
-    reuse: int | str = "10"
+    reuse: int | Name = "10"
     """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), or module:rule."""
     seed: Seed = 0
     """Seed of all random numbers of the run."""
@@ -34,25 +35,25 @@ class Settings(Generic[Hyper]):
     """Actions during the warm-up: uniformly random, or those of the untrained policy."""
     batch_size: Count = 256
     """Transitions per batch."""
-    fresh_batches: Count = 1
+    fresh_batches: Few = 1
     """Batches drawn from the replay memory per step (the update-to-data ratio G); each is updated on M times."""
     gamma: Share = 0.99
     """Discount factor."""
     reward_scale: Positive = 1.0
     """Factor on the rewards that the agent learns from; evaluations report unscaled rewards."""
-    n_step: Count = 1
+    n_step: Few = 1
     """Rewards in an n-step return."""
     windows: Windows = "partial"
     """n-step returns at the end of an episode: shorten them (partial) or draw only complete ones (full)."""
-    envs: Count = 1
+    envs: Few = 1
     """Environments to collect from in parallel; steps are counted over all of them together."""
-    action_repeat: Count = 1
+    action_repeat: Few = 1
     """Environment steps for which each action is repeated."""
     max_episode_steps: Count | None = None
     """Environment steps after which an episode is truncated; by default only the environment's own limit applies."""
-    pad_observations: Count | None = None
+    pad_observations: Size | None = None
     """Number of zeros to append to every observation; by default none."""
-    image_size: Count | None = None
+    image_size: Few | None = None
     """Width and height in pixels of the images of dmc-pixels tasks and Atari games; by default 84."""
     capacity: Count = 1_000_000
     """Transitions that the replay memory holds."""
@@ -60,7 +61,7 @@ class Settings(Generic[Hyper]):
     """Environment steps between two resets of the agent, which keep the replay memory; by default there are none."""
     eval_every: Count = 1_000
     """Environment steps between two evaluations."""
-    eval_episodes: Count = 10
+    eval_episodes: Size = 10
     """Episodes of the greedy policy per evaluation."""
     bias_every: Count | None = None
     """Environment steps between two measurements of the estimation bias, a multiple of eval_every; by default none."""
@@ -76,6 +77,11 @@ class Settings(Generic[Hyper]):
         require(
             self.bias_every is None or self.bias_every % self.eval_every == 0,
             f"bias_every must be a multiple of the {self.eval_every} steps between evaluations, not {self.bias_every}.",
+        )
+        evaluations = self.steps // self.eval_every
+        require(
+            evaluations <= MAX_EVALUATIONS,
+            f"a run records at most {MAX_EVALUATIONS:,} evaluations, not {evaluations:,}; raise --eval-every.",
         )
         require(
             self.steps > self.warmup,
@@ -136,7 +142,7 @@ class RunOptions:
 
     runs: Path = Path("runs")
     """Folder of all runs."""
-    threads: Count | None = None
+    threads: Few | None = None
     """CPU threads of each run; by default one per core for a single run. A resumed run keeps its number."""
     quiet: bool = False
     """Print nothing but errors."""
@@ -146,7 +152,7 @@ class RunOptions:
     """Minutes after which the run is saved and stopped; the same command continues it. By default there is no limit."""
     stop_at: float | None = None
     """Mean return of an evaluation at which the run is saved and stopped; by default none."""
-    wandb: str | None = None
+    wandb: Name | None = None
     """Weights & Biases project to log to; by default none."""
 
     def __post_init__(self) -> None:

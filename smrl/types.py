@@ -1,11 +1,16 @@
 """Types that flow between environment, replay memory, reuse loop and algorithm. Imports no JAX."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
+from msgspec import Meta
+
+from smrl.errors import SmrlError, require, short_repr
 
 if TYPE_CHECKING:
     from jax import Array as Array
@@ -17,14 +22,26 @@ Params = Any  # a pytree of arrays
 Metrics = dict[str, Array]  # a metric that an update did not compute is NaN
 State = TypeVar("State")
 
+LARGEST_ARRAY = 2**24  # numbers in one observation; 256 images of 84×84×9 have as many
+LARGEST_ACTION = 2**16  # dimensions of an action, or number of discrete actions
+Axes = Annotated[tuple[Annotated[int, Meta(ge=1, le=LARGEST_ARRAY)], ...], Meta(max_length=8)]
+Bounds = Annotated[tuple[float, ...], Meta(max_length=LARGEST_ACTION)]
+
 
 @dataclass(frozen=True)
 class ArraySpec:
     """Shape and dtype of one observation or action, without a batch axis."""
 
-    shape: tuple[int, ...]
+    shape: Axes
     dtype: str = "float32"
-    stack: int = 1  # frames along the last axis, the oldest first; the next observation has one new frame
+    stack: Annotated[int, Meta(ge=1)] = 1  # frames along the last axis, the oldest first; each step adds one
+
+    def __post_init__(self) -> None:
+        size = math.prod(self.shape)
+        require(size <= LARGEST_ARRAY, f"an array of {size:,} numbers is too large: at most {LARGEST_ARRAY:,} fit.")
+        require(_is_numeric(self.dtype), f"{short_repr(self.dtype)} is not a dtype of numbers.")
+        is_stack = self.stack == 1 or sum(self.shape[-1:]) % self.stack == 0
+        require(is_stack, f"{self.shape} is no stack of {self.stack} frames.")
 
     def zeros(self, *leading: int) -> np.ndarray:
         """Return zeros with the given leading axes."""
@@ -35,11 +52,18 @@ class ArraySpec:
 class Continuous:
     """Real-valued actions: [-1, 1] in each dimension for the algorithm, a Box for the environment."""
 
-    size: int
-    low: tuple[float, ...] = ()  # bounds of the Box; ±1 where not given
-    high: tuple[float, ...] = ()
-    shape: tuple[int, ...] | None = None  # shape of the Box; a vector where not given
+    size: Annotated[int, Meta(ge=1, le=LARGEST_ACTION)]
+    low: Bounds = ()  # bounds of the Box; ±1 where not given
+    high: Bounds = ()
+    shape: Axes | None = None  # shape of the Box; a vector where not given
     dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        require(self.size <= LARGEST_ACTION, f"actions have at most {LARGEST_ACTION:,} dimensions, not {self.size:,}.")
+        require(_is_numeric(self.dtype), f"{short_repr(self.dtype)} is not a dtype of numbers.")
+        lengths = {len(self.low) or self.size, len(self.high) or self.size, math.prod(self.shape or (self.size,))}
+        is_finite = all(map(math.isfinite, (*self.low, *self.high)))
+        require(is_finite and lengths == {self.size}, f"{self.size} actions need as many finite bounds.")
 
     @property
     def array(self) -> ArraySpec:
@@ -83,8 +107,11 @@ class Continuous:
 class Discrete:
     """Actions 0, …, count − 1 for the algorithm; the environment counts them from ``start``."""
 
-    count: int
-    start: int = 0
+    count: Annotated[int, Meta(ge=1, le=LARGEST_ACTION)]
+    start: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
+
+    def __post_init__(self) -> None:
+        require(self.count <= LARGEST_ACTION, f"there are at most {LARGEST_ACTION:,} actions, not {self.count:,}.")
 
     @property
     def array(self) -> ArraySpec:
@@ -124,13 +151,20 @@ class Spec:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> "Spec":
-        """Rebuild a spec from the result of `to_json`."""
+        """Rebuild a spec from the result of `to_json`; nothing is allocated for one that is not valid."""
+        action: Any = Discrete if "count" in saved["action"] else Continuous
+        try:
+            return cls(msgspec.convert(saved["obs"], ArraySpec), msgspec.convert(saved["action"], action))
+        except (SmrlError, ValueError) as error:
+            message = f"the spec of the environment in config.json is not valid: {error}"
+            raise SmrlError(f"{message.removesuffix('.')}; restore the file from a copy.") from None
 
-        def fields(part: str) -> dict[str, Any]:
-            return {name: tuple(value) if isinstance(value, list) else value for name, value in saved[part].items()}
 
-        action = fields("action")
-        return cls(ArraySpec(**fields("obs")), Discrete(**action) if "count" in action else Continuous(**action))
+def _is_numeric(dtype: str) -> bool:
+    try:
+        return np.dtype(dtype).kind in "biuf"
+    except (TypeError, ValueError, SyntaxError):  # NumPy evaluates a text with commas
+        return False
 
 
 class Transition(NamedTuple):

@@ -1,6 +1,7 @@
 """Validation of dataclass fields by their types, with msgspec; the same in Python as on the command line.
 
-A bound is part of a field's type (``steps: Count``), and its description becomes part of the error message.
+A bound is part of a field's type (``steps: Count``), and its description becomes part of the error message. Every size
+has an upper bound as well, so that a wrong number is refused before anything is allocated for it.
 """
 
 import ast
@@ -10,6 +11,8 @@ import functools
 import inspect
 import itertools
 import math
+import os
+import re
 import textwrap
 from pathlib import Path
 from types import NoneType, UnionType
@@ -19,19 +22,34 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from smrl.errors import SmrlError
+from smrl.errors import SmrlError, short_repr
 
-Count = Annotated[int, Meta(ge=1, description="a whole number of at least 1")]
-Index = Annotated[int, Meta(ge=0, description="a whole number of at least 0")]
+Count = Annotated[int, Meta(ge=1, lt=2**31, description="a whole number of at least 1")]  # JAX counts with 32 bits
+Index = Annotated[int, Meta(ge=0, lt=2**31, description="a whole number of at least 0")]
+Size = Annotated[int, Meta(ge=1, le=65_536, description="a whole number of at least 1")]  # of what is held in memory
+Few = Annotated[int, Meta(ge=1, le=1_000, description="a whole number of at least 1")]  # of what is made one by one
 Seed = Annotated[int, Meta(ge=0, lt=2**32, description="a whole number in [0, 2^32)")]
 Positive = Annotated[float, Meta(gt=0, description="a positive number")]
 NonNegative = Annotated[float, Meta(ge=0, description="a number of at least 0")]
 Share = Annotated[float, Meta(ge=0, le=1, description="a number in [0, 1]")]
 ProperShare = Annotated[float, Meta(ge=0, lt=1, description="a number in [0, 1)")]
 PositiveShare = Annotated[float, Meta(gt=0, le=1, description="a number in (0, 1]")]
-Sizes = Annotated[tuple[Count, ...], Meta(min_length=1, description="one or more positive layer sizes")]
+FewOrZero = Annotated[int, Meta(ge=0, le=1_000, description="a whole number of at least 0")]
+Sizes = Annotated[tuple[Size, ...], Meta(min_length=1, max_length=64, description="one or more positive layer sizes")]
+Name = Annotated[
+    str,
+    Meta(
+        max_length=500,
+        pattern=r"\A[^\x00-\x1f\x7f-\x9f\ud800-\udfff]*\Z",
+        description="a text without control characters",
+    ),
+]
 
 WORDS = {int: "a whole number", float: "a finite number", bool: "True or False", str: "a text", Path: "a path"}
+_UPPER_BOUND = re.compile(
+    r"`(int|str|array|object)`(?P<length> of length)? (?P<sign><=?) (?P<number>\d+)"
+)  # msgspec's words
+LONGEST_FILE_NAME, LONGEST_PATH = 255, 4_000  # bytes
 
 
 def validate(instance: Any) -> None:
@@ -48,12 +66,19 @@ def convert(name: str, value: Any, hint: Any) -> Any:
     Traceback (most recent call last):
     smrl.errors.SmrlError: steps must be a whole number of at least 1, not '100'.
     """
-    with contextlib.suppress(msgspec.ValidationError, TypeError):
+    limit = ""
+    try:
         plain = msgspec.to_builtins(value, builtin_types=(bytes, bytearray), enc_hook=_as_builtin)
         converted = msgspec.convert(plain, hint, dec_hook=_as_path)
         if not isinstance(converted, float) or math.isfinite(converted):
             return converted
-    raise SmrlError(f"{name} must be {describe(hint)}, not {value!r}.")
+    except msgspec.ValidationError as error:
+        if bound := _UPPER_BOUND.search(str(error)):
+            largest = int(bound["number"]) - (bound["sign"] == "<")
+            limit = f" (at most {largest:,}{' long' if bound['length'] else ''})"
+    except (TypeError, ValueError, RecursionError):  # of another type; an integer of 5,000 digits; nested 5,000 times
+        pass
+    raise SmrlError(f"{name} must be {describe(hint)}{limit}, not {short_repr(value)}.")
 
 
 def describe(hint: Any) -> str:
@@ -125,6 +150,12 @@ def _as_builtin(value: Any) -> Any:
 
 
 def _as_path(kind: type[Any], value: Any) -> Any:
-    if kind is Path and isinstance(value, str):
-        return Path(value)
+    if kind is Path and isinstance(value, str) and "\0" not in value:
+        with contextlib.suppress(UnicodeEncodeError):
+            encoded = os.fsencode(value)
+            parts = {encoded: LONGEST_PATH} | dict.fromkeys(encoded.split(os.fsencode(os.sep)), LONGEST_FILE_NAME)
+            for part, longest in parts.items():
+                if len(part) > longest:
+                    raise msgspec.ValidationError(f"Expected `str` of length <= {longest}")
+            return Path(value)
     raise msgspec.ValidationError

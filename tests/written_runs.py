@@ -26,6 +26,8 @@ HYPER: dict[str, Any] = {
     "critic_hidden": [256, 256],
 }
 
+FACTS: dict[str, Any] = {"episodes": [], "seconds": 1.0, "best": None, "config": {}, "tables": {}}  # of a checkpoint
+
 
 def make_config(settings: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """Return the content of a config.json with these settings."""

@@ -27,7 +27,7 @@ from smrl.nn.networks import (
 from smrl.nn.optimiser import Adam, TrainState
 from smrl.nn.vision import random_shift
 from smrl.types import Algorithm, Array, Continuous, Discrete, Key, Params, Spec, Transition, UpdateContext
-from smrl.validation import Index, NonNegative, Positive, PositiveShare, ProperShare, Sizes, validate
+from smrl.validation import FewOrZero, NonNegative, Positive, PositiveShare, ProperShare, Sizes, validate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +156,7 @@ class AugmentationConfig(EncoderConfig):
 
     augmentation: Literal["none", "reuse", "batch"]
     """Random shifts of the images: none, new ones in every reuse of a batch, or the same in all its reuses."""
-    shift: Index = 4
+    shift: FewOrZero = 4
     """Largest random shift of an image in each direction, in pixels."""
 
     def augment(self, batch: Transition, context: UpdateContext, key: Key) -> Transition:

@@ -22,7 +22,7 @@ from smrl.nn.networks import MLP, Activation, orthogonal
 from smrl.nn.optimiser import TrainState, apply_gradient, polyak_update
 from smrl.nn.vision import ImageEncoder, require_large_enough
 from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
-from smrl.validation import Count, NonNegative, PositiveShare, Sizes
+from smrl.validation import Count, NonNegative, PositiveShare, Size, Sizes
 
 LARGEST_ACTION = 1 - 1e-6
 
@@ -36,7 +36,7 @@ class DrQv2(AugmentationConfig):
     kernels: Sizes = (3, 3, 3, 3)
     strides: Sizes = (2, 1, 1, 1)
     augmentation: Literal["none", "reuse", "batch"] = "reuse"
-    features: Count = 50
+    features: Size = 50
     """Number of features that the actor and the critics make of the encoder's output."""
     actor_hidden: Sizes = (1024, 1024)
     """Sizes of the actor's hidden layers."""

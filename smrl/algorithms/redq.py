@@ -22,16 +22,16 @@ from smrl.errors import require
 from smrl.nn.losses import bellman, squared_error
 from smrl.nn.optimiser import TrainState, apply_gradient, polyak_update
 from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
-from smrl.validation import Count, Positive
+from smrl.validation import Few, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
 class REDQ(SoftConfig):
     """Hyperparameters of REDQ; the defaults are the paper's table."""
 
-    critics: Count = 10
+    critics: Few = 10
     """Number of critics."""
-    subset: Count = 2
+    subset: Few = 2
     """Number of critics drawn at random for every target."""
     critic_loss: Literal["sum", "mean"] = "sum"
     """Loss of the critics: the sum of their squared errors, or the mean as in the authors' code."""

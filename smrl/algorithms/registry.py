@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from smrl import plugins
-from smrl.errors import SmrlError, nearest
+from smrl.errors import SmrlError, nearest, require, short_repr
 
 if TYPE_CHECKING:
     from smrl.types import Algorithm, Spec
@@ -40,8 +40,11 @@ class Entry:
     @cached_property
     def config(self) -> type[Any]:
         """The dataclass of its hyperparameters, from the function's annotation."""
-        parameters = list(inspect.signature(self.make).parameters)
-        kind = get_type_hints(self.make).get(parameters[0]) if parameters else None
+        try:
+            parameters = list(inspect.signature(self.make).parameters)
+            kind = get_type_hints(self.make).get(parameters[0]) if parameters else None
+        except (TypeError, ValueError, NameError, AttributeError):  # C code, or an annotation that cannot be evaluated
+            kind = None
         if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
             raise SmrlError(
                 f"the first parameter of the algorithm {self.name} must be annotated with a dataclass, its "
@@ -68,28 +71,29 @@ _entries = {name: Entry(name, title, f"smrl.algorithms.{name}:{name}") for name,
 
 
 def names() -> list[str]:
-    """Names of all algorithms, the built-in ones first."""
+    """Names of all algorithms, the built-in ones first; without those that were only looked up as module:function."""
     return [*_entries, *(name for name in plugins.entry_points(GROUP) if name not in _entries)]
 
 
 def find(name: str) -> Entry:
     """The algorithm of a name or ``module:function``; the error for an unknown name suggests a similar one."""
-    if name not in _entries:
-        if ":" in name:
-            _entries[name] = Entry(name, f"from {name.partition(':')[0]}", name)
-        elif name in plugins.entry_points(GROUP):
-            _entries[name] = Entry(name, "from a package", plugins.entry_points(GROUP)[name].value)
-        else:
-            known = ", ".join(names())
-            raise SmrlError(
-                f"there is no algorithm '{name}' among {known}{nearest(name, names())}; "
-                "one of your own is written module:function."
-            )
-    return _entries[name]
+    require(isinstance(name, str), f"an algorithm is given by its name, such as 'sac', not by {short_repr(name)}.")
+    if name in _entries:
+        return _entries[name]
+    if name in plugins.entry_points(GROUP):
+        return Entry(name, "from a package", plugins.entry_points(GROUP)[name].value)
+    if ":" in name:
+        return Entry(name, f"from {name.partition(':')[0]}", name)
+    known = ", ".join(names())
+    raise SmrlError(
+        f"there is no algorithm {short_repr(name)} among {known}{nearest(name, names())}; "
+        "one of your own is written module:function."
+    )
 
 
 def register(name: str, make: Make, title: str = "") -> None:
     """Register an algorithm under a name, for this process."""
+    require(callable(make), f"an algorithm must be a function (config, spec) → Algorithm, not {short_repr(make)}.")
     if not name.isidentifier():
         raise SmrlError(f"an algorithm's name must be a word such as cem, not {name!r}.")
     if name in _BUILT_IN:

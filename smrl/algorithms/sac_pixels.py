@@ -28,7 +28,7 @@ from smrl.nn.networks import MLP, Initializer
 from smrl.nn.optimiser import TrainState, apply_gradient, polyak_update
 from smrl.nn.vision import ORTHOGONAL, ImageEncoder, require_large_enough
 from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
-from smrl.validation import Count, Sizes
+from smrl.validation import Size, Sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class SACPixels(AugmentationConfig, SoftConfig):
     kernels: Sizes = (7, 5, 3, 3)
     strides: Sizes = (2, 2, 2, 2)
     augmentation: Literal["none", "reuse", "batch"] = "none"
-    features: Count = 200
+    features: Size = 200
     """Number of features that the encoder makes of an image."""
     actor_hidden: Sizes = (512, 512)
     critic_hidden: Sizes = (512, 512)

@@ -24,7 +24,7 @@ from smrl.errors import require
 from smrl.nn.losses import bellman
 from smrl.nn.optimiser import TrainState, apply_gradient, polyak_update
 from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
-from smrl.validation import Count, Index, Positive, Sizes
+from smrl.validation import Few, Index, Positive, Sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,9 @@ class TQC(SoftConfig):
     """Hyperparameters of TQC; the defaults are the paper's table."""
 
     critic_hidden: Sizes = (512, 512, 512)
-    critics: Count = 5
+    critics: Few = 5
     """Number of critics."""
-    atoms: Count = 25
+    atoms: Few = 25
     """Quantiles (atoms) of each critic."""
     dropped: Index = 2
     """Number of largest atoms that the target leaves out, per critic."""

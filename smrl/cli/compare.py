@@ -15,7 +15,7 @@ from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions
 from smrl.studies.launch import run_all
 from smrl.studies.sweep import expand_tasks, slug, sweep
-from smrl.validation import Count, Index
+from smrl.validation import Few, Index
 
 USAGE = "compare ALGORITHM… ENVIRONMENT"
 ABOUT = """\
@@ -33,7 +33,7 @@ Every setting takes one or more values; lists of layer sizes have commas:
 class Study:
     """What to do with the runs of a comparison."""
 
-    seeds: Count | None = None
+    seeds: Few | None = None
     """Runs per combination, with seeds 0, 1, 2, …; by default 3, and the paper's 6 with the presets lr and utd."""
     retries: Index = 1
     """How often to resume a run whose process the system has killed."""

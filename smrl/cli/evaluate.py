@@ -11,7 +11,7 @@ from smrl.runs.identity import title
 from smrl.statistics import sample_sd
 from smrl.training.evaluator import evaluate
 from smrl.training.run import Run, load
-from smrl.validation import Count
+from smrl.validation import Size
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Evaluate:
 
     run: Path
     """Folder of the run, such as runs/Hopper-v4/sac-reuse10/seed0."""
-    episodes: Count = 10
+    episodes: Size = 10
     """Episodes to play; the first are those of the run's evaluations."""
     best: bool = False
     """Use the policy of the run's best evaluation instead of the newest one."""

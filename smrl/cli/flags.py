@@ -157,7 +157,9 @@ def _value(name: str, hints: tuple[Any, ...], word: str) -> Any:
     for hint, value in itertools.product(hints, ((word,), literal, (literal,), word)):
         with contextlib.suppress(SmrlError):
             return convert(name, value, hint)
-    return convert(name, literal, get_args(hints[0])[0] if get_origin(hints[0]) is tuple else hints[0])  # raises
+    plain = hints[0].__origin__ if get_origin(hints[0]) is Annotated else hints[0]
+    is_one_of_several = get_origin(plain) is tuple and not isinstance(literal, tuple)
+    return convert(name, (literal,) if is_one_of_several else literal, hints[0])  # raises
 
 
 def _literal(word: str) -> Any:

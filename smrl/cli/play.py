@@ -10,14 +10,14 @@ from smrl.cli.evaluate import Evaluate, load_run
 from smrl.cli.flags import parse
 from smrl.errors import SmrlError
 from smrl.training.play import play
-from smrl.validation import Count
+from smrl.validation import Size
 
 
 @dataclass(frozen=True)
 class Play(Evaluate):
     """Watch the greedy policy of a run, in a window or as a video."""
 
-    episodes: Count = 1
+    episodes: Size = 1
     """Episodes to play."""
     video: Path | None = None
     """File to write, ending in .mp4; without it, a window opens."""

@@ -7,9 +7,8 @@ import gymnasium
 import numpy as np
 
 from smrl.envs import spaces
-from smrl.envs.spaces import short_repr
 from smrl.envs.wrappers import NEW_LIFE, FrameStack
-from smrl.errors import SmrlError
+from smrl.errors import SmrlError, short_repr
 from smrl.plugins import in_words
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)

@@ -14,9 +14,8 @@ from typing import Any
 import gymnasium
 
 from smrl.envs.make import Raw, require_callable
-from smrl.envs.spaces import short_repr
 from smrl.envs.suites import dmc
-from smrl.errors import SmrlError, require
+from smrl.errors import SmrlError, require, short_repr
 
 CONSTANTS = (bool, int, float, str, bytes, tuple, type(None))
 

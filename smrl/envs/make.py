@@ -15,11 +15,11 @@ from gymnasium.wrappers import FlattenObservation, TimeLimit
 
 from smrl import plugins
 from smrl.envs import spaces
+from smrl.envs.catalogue import FAMILIES
 from smrl.envs.environment import Environment
-from smrl.envs.spaces import short_repr
 from smrl.envs.suites import atari, bullet, dmc
 from smrl.envs.wrappers import ActionRepeat, FrameStack, append_zeros
-from smrl.errors import SmrlError, nearest, require
+from smrl.errors import SmrlError, nearest, require, short_repr
 from smrl.plugins import in_words
 
 Raw = gymnasium.Env[Any, Any]
@@ -118,6 +118,24 @@ class EnvFactory:
         return env
 
 
+def is_known(name: str) -> bool:
+    """Return whether an id is in Gymnasium's registry or in one of smrl's suites, so that no other code makes it.
+
+    The suites are imported where the name seems to be theirs. The name of a suite that cannot be imported is known,
+    because making the environment then only raises an error.
+    """
+    if ":" in name:  # Gymnasium would import what precedes the colon
+        return False
+    if name in gymnasium.registry or any(name in family.tasks for family in FAMILIES.values()):
+        return True
+    with contextlib.suppress(SmrlError):
+        if name.startswith(dmc.PREFIXES):
+            return dmc.find(name) is not None or dmc.is_registered(name)
+        _register_extra(name)
+        return name in gymnasium.registry or _has_versions(name)
+    return True
+
+
 def require_callable(env: Any) -> None:
     """Raise SmrlError unless an environment that is given without a name can be called."""
     message = f"an environment is given by its id or by a function that makes it, not by {short_repr(env)}"
@@ -125,7 +143,8 @@ def require_callable(env: Any) -> None:
 
 
 def _make_by_name(env: str, options: dict[str, Any]) -> Raw:
-    module, _, name = env.rpartition(":")
+    module, colon, name = env.rpartition(":")
+    require(not colon or bool(module and name), f"{env!r} does not name an environment: write module:id or just the id")
     owner = plugins.import_module(module) if module else None
     if name.startswith(dmc.PREFIXES):
         return dmc.make(name, **options)
@@ -182,6 +201,15 @@ def _register_extra(name: str) -> None:
             require(is_installed, f"{name} needs an extra that is not installed: {advice}")
             plugins.import_module(package, advice)
     bullet.register()
+
+
+def _has_versions(name: str) -> bool:
+    """Return whether a name lacks only its version, so that Gymnasium takes the newest one."""
+    try:
+        namespace, base, version = gymnasium.envs.registration.parse_env_id(name)
+    except gymnasium.error.Error:
+        return False
+    return version is None and gymnasium.envs.registration.find_highest_version(namespace, base) is not None
 
 
 def _modern_id(name: str) -> str | None:

@@ -1,13 +1,13 @@
 """Translate Gymnasium's spaces into a `Spec`, or explain why smrl cannot train with them."""
 
 import math
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from smrl.errors import short_repr
 from smrl.plugins import in_words
 from smrl.types import ArraySpec, Continuous, Discrete, Spec
 
@@ -32,11 +32,6 @@ def is_image(space: Any) -> bool:
 def is_nested(space: Any) -> bool:
     """Return whether observations have several entries, to be flattened into one vector."""
     return isinstance(space, spaces.Dict | spaces.Tuple)
-
-
-def short_repr(value: object) -> str:
-    """Return a value's repr, shortened to one line for a message."""
-    return textwrap.shorten(repr(value), 80, placeholder=" …")
 
 
 def unsupported(env: Any, name: str) -> str | None:

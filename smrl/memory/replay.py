@@ -196,6 +196,8 @@ class Replay:
         """Append what `rows` returned; the memory can be sampled once all rows up to the newest are back."""
         numbers = np.arange(len(saved["reward"])) + saved["start"]
         for name, values in self._rows.items():
+            if saved[name].dtype != values.dtype or saved[name].shape != (len(numbers), *values.shape[1:]):
+                raise ValueError(f"{name} has the dtype {saved[name].dtype} and the shape {saved[name].shape}")
             values[numbers % self.capacity] = saved[name]
         self.added = int(saved["start"]) + len(numbers)
         successors = self._successors | dict(zip(saved["successor_rows"].tolist(), saved["successors"], strict=True))

@@ -31,7 +31,7 @@ from smrl.smr.rules import Schedule, rule_of
 from smrl.studies.launch import Outcome, done_steps, run_all
 from smrl.studies.presets import resolve
 from smrl.training.clock import Clock
-from smrl.validation import Count, PositiveShare, validate
+from smrl.validation import Few, PositiveShare, validate
 
 WITHOUT_STUDY = {  # name → place in the paper, title
     "q-smr": ("Fig. 3", "Q-learning and Q-SMR in tables"),
@@ -63,7 +63,7 @@ class Options:
     """Show everything that can be reproduced, and how many of its runs are finished."""
     scale: PositiveShare = 1.0
     """Fraction of the paper's steps to train for; everything counted in steps shrinks alike, with 20 evaluations."""
-    seeds: Count | None = None
+    seeds: Few | None = None
     """Runs of each combination, with the seeds 0, 1, 2, …; by default the paper's."""
     tasks: tuple[str, ...] = ()
     """Tasks of the study to run, by default all; * stands for any characters, as in dmc/*."""

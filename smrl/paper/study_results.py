@@ -16,7 +16,7 @@ from smrl.paper.studies import Study
 from smrl.report.figures import COLOURS
 from smrl.report.results import ResultRow
 from smrl.report.text import UNKNOWN, TextTable, mean_and_sd, number, spread
-from smrl.runs.config import read_text
+from smrl.runs.config import read_rows
 from smrl.runs.paths import EVALUATIONS
 from smrl.runs.records import Record
 from smrl.statistics import mean_sd, return_at, steps_to
@@ -136,7 +136,7 @@ class Bias(NamedTuple):
 
 def read_bias(record: Record) -> Bias:
     """Read the bias from a run's evaluations; it is empty where none was measured."""
-    rows = csv.DictReader(read_text(record.path / EVALUATIONS).splitlines())
+    rows = csv.DictReader(read_rows(record.path / EVALUATIONS))
     found = [[float(row[name]) for name in ("step", "bias", "bias_sd")] for row in rows if row.get("bias")]
     return Bias(*np.array(found).reshape(-1, 3).T)
 

@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from smrl.errors import require
 from smrl.report.results import Curve, curve_names, curves
+from smrl.report.text import printable
 from smrl.runs.records import Record
 
 # Okabe and Ito's palette for colour-blind readers, without its faint yellow
@@ -31,7 +32,7 @@ def learning_curves(records: Sequence[Record], path: Path, threshold: float | No
     require(len(records) > 0, "there is no evaluation to draw yet; wait for the first evaluation of a run.")
     found = curves(records)
     envs = list(dict.fromkeys(curve.env for curve in found))
-    titles = curve_names(found)
+    titles = [printable(name) for name in curve_names(found)]  # an SVG file cannot hold control characters
     labels = list(dict.fromkeys(titles))
     rows = -(-len(envs) // 3)
     columns = -(-len(envs) // rows)
@@ -45,7 +46,7 @@ def learning_curves(records: Sequence[Record], path: Path, threshold: float | No
         if threshold is not None:
             text = f"return {threshold:,g}".replace("-", "−")
             axes.axhline(threshold, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2, zorder=1, label=text)
-        tidy(axes, env)
+        tidy(axes, printable(env))
         if index + columns >= len(envs):
             axes.set_xlabel("environment steps", color=INK)
         if index % columns == 0:

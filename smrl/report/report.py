@@ -13,7 +13,7 @@ from smrl.errors import SmrlError, require
 from smrl.report.results import Aggregate, Hours, ResultRow, aggregates, curves, summarise
 from smrl.report.tables import aggregate_table, result_tables, settings_tables, target_table
 from smrl.report.text import TextTable, number
-from smrl.runs.config import read_text
+from smrl.runs.config import read_rows
 from smrl.runs.paths import CONFIG, EVALUATIONS, TRAINING, RunDirectory
 from smrl.runs.records import Record, read_run
 
@@ -140,7 +140,7 @@ def _read_run(path: Path) -> ReportedRun:
 def _hours(file: Path, record: Record) -> NDArray[np.float64]:
     """Return the hours of training at the record's steps, including those before the first evaluation."""
     try:
-        rows = list(csv.DictReader(read_text(file).rpartition("\n")[0].split("\n")))
+        rows = list(csv.DictReader(read_rows(file)))
         hours = {int(row["step"]): float(row["seconds"]) / 3600 for row in rows}
     except (SmrlError, csv.Error, KeyError, TypeError, ValueError, OverflowError):
         hours = {}  # a report without hours is better than none

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smrl.report.results import Aggregate, ResultRow, curves, summarise
-from smrl.report.text import UNKNOWN, TextTable, interval, number, plain_table, spread, steps_text
+from smrl.report.text import UNKNOWN, TextTable, csv_text, interval, number, plain_table, spread, steps_text
 from smrl.runs.identity import ALWAYS_SHOWN, algorithm_words, identity, reuse_words, varying, words
 from smrl.runs.records import Record
 
@@ -31,7 +31,7 @@ def as_csv(rows: Sequence[ResultRow]) -> str:
             *(row.steps_to, row.hours_to, row.speed_up, row.speed_up_hours),
             *(np.nan if np.isnan(row.target) else row.reached.reached, row.reached.steps),
         )
-        first = (row.curve.env, row.name, len(row.returns), row.step or "", row.budget)
+        first = (csv_text(row.curve.env), csv_text(row.name), len(row.returns), row.step or "", row.budget)
         writer.writerow((*first, *("" if np.isnan(value) else value for value in numbers)))
     return text.getvalue()
 

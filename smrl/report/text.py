@@ -1,6 +1,7 @@
 """Numbers and tables as text: for the terminal, Markdown, LaTeX and the page."""
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import SupportsFloat
@@ -14,6 +15,12 @@ from rich.text import Text
 from smrl.statistics import mean_sd
 
 UNKNOWN = "–"
+FORMULAS = tuple("=+-@＝＋－＠'")  # signs with which spreadsheets begin a formula, also in full width, or a text
+_MARKDOWN = {
+    **{sign: f"\\{sign}" for sign in "\\`*|~"},
+    **{"&": "&amp;", "<": "&lt;", ">": "&gt;", "](": "]\\("},
+}
+_MARKDOWN_SIGNS = re.compile("|".join(map(re.escape, _MARKDOWN)))
 _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
@@ -76,6 +83,16 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else "�" for sign in text)
 
 
+def csv_text(text: str) -> str:
+    """Return a run's text for a cell of a CSV file; an apostrophe keeps a spreadsheet from taking it for a formula.
+
+    >>> csv_text("=HYPERLINK(1)"), csv_text("Hopper-v4")
+    ("'=HYPERLINK(1)", 'Hopper-v4')
+    """
+    plain = printable(text)
+    return f"'{plain}" if plain.lstrip()[:1] in FORMULAS else plain
+
+
 @dataclass(frozen=True)
 class TextTable:
     """A table whose cells are text."""
@@ -116,12 +133,15 @@ def as_latex(tables: Iterable[TextTable]) -> str:
 
 
 def _markdown(table: TextTable) -> str:
+    def escaped(cell: str) -> str:
+        return _MARKDOWN_SIGNS.sub(lambda sign: _MARKDOWN[sign[0]], _in_one_line(cell))
+
     def line(cells: Iterable[str]) -> str:
-        return f"| {' | '.join(_in_one_line(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+        return f"| {' | '.join(map(escaped, cells))} |"
 
     rule = f"|{''.join('---|' if name in table.left else '---:|' for name in table.columns)}"
-    parts = [f"## {_in_one_line(table.title)}", "", line(table.columns), rule, *map(line, table.rows), ""]
-    return "\n".join([*parts, *([table.note, ""] if table.note else [])])
+    parts = [f"## {escaped(table.title)}", "", line(table.columns), rule, *map(line, table.rows), ""]
+    return "\n".join([*parts, *([escaped(table.note), ""] if table.note else [])])
 
 
 def _latex(table: TextTable) -> str:
@@ -138,4 +158,4 @@ def _latex(table: TextTable) -> str:
 
 
 def _in_one_line(cell: str) -> str:
-    return " ".join(cell.split())
+    return printable(" ".join(cell.split()))

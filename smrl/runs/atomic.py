@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from smrl.errors import SmrlError
+from smrl.runs.reading import open_regular
 
 CONTINUES = (
     "or choose another place with --runs, then start the same command again: it continues from the last checkpoint"
@@ -59,15 +61,9 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
     return checksum(path)
 
 
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read what `save_arrays` wrote."""
-    with np.load(path, allow_pickle=False) as file:
-        return dict(file)
-
-
 def checksum(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -79,14 +75,20 @@ def discard(path: Path) -> None:
         path.unlink()
 
 
-def links(run: Path) -> list[Path]:
-    """Return the links in a run's folder, through which files outside it could be written or deleted.
+def foreign_files(run: Path) -> dict[Path, str]:
+    """Return what is neither a folder nor a regular file in a run's folder, and what it is.
 
-    Links in the folder of W&B do not count: W&B makes some itself, and smrl writes nothing there.
+    Files outside the folder could be written, deleted or read through a link. The folder of W&B does not count: W&B
+    makes links itself, and smrl uses nothing there.
     """
-    found = []
+    found = {}
     for place, folders, names in os.walk(run):
-        found += [path for path in (Path(place, name) for name in (*folders, *names)) if path.is_symlink()]
+        for path in (Path(place, name) for name in (*folders, *names)):
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                found[path] = "a link"
+            elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                found[path] = "not a regular file"
         if "wandb" in folders and Path(place) == run:
             folders.remove("wandb")
     return found

@@ -19,27 +19,68 @@ import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay, Snapshot
-from smrl.runs.atomic import checksum, discard, load_arrays, save_arrays, sync, write_atomically, writing
+from smrl.plugins import in_words
+from smrl.runs.atomic import checksum, discard, save_arrays, sync, write_atomically, writing
 from smrl.runs.config import other_version
+from smrl.runs.reading import load_arrays, parse_json, read_bytes
 
 FORMAT = 3
 MANIFEST, ARRAYS, TAIL, REPLAY = "manifest.json", "arrays.npz", "tail.npz", "replay"
 KEPT = 2  # checkpoints that are kept
 MAX_SHARDS = 50  # shards per checkpoint, unless they would be larger than LARGEST_SHARD
 LARGEST_SHARD = 2**28  # bytes; a shard is in memory while it is written or read
-DAMAGE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # what reading a damaged checkpoint may raise
+DAMAGE = (OSError, ValueError)  # what reading a damaged checkpoint may raise
 
-Manifest = dict[str, Any]
+Digest = Annotated[str, Meta(max_length=64)]
+Step = Annotated[int, Meta(ge=0, lt=10**12)]
+Manifest = dict[str, Any]  # checked against _Stored
 Shard = tuple[int, int]  # its first row, and the row after its last
 
 # rows-… holds settled rows, kept-… all rows that a repair has kept.
 _SHARD_NAME = re.compile(r"(rows|kept)-\d{12,}-\d{12,}\.npz", re.ASCII)
+
+
+class _Episode(TypedDict):
+    number: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    total: float
+    over: bool
+
+
+class _Best(TypedDict):
+    mean: float
+    step: Step
+
+
+class _Facts(TypedDict):
+    episodes: list[_Episode]
+    seconds: float
+    best: _Best | None
+    config: dict[str, Any]  # `smrl.runs.config.check_config` checks it
+    tables: dict[Literal["evaluations.csv", "training.csv"], list[str]]
+
+
+class _Manifest(TypedDict):
+    format: int
+    step: Step
+    arrays: Digest
+    tail: Digest | None  # None after a repair
+    replay: Annotated[dict[Annotated[str, Meta(max_length=50)], Digest], Meta(max_length=10_000)]
+    sizes: dict[str, Annotated[int, Meta(ge=0, le=2**63 - 1)]]
+    facts: _Facts
+
+
+class _Stored(TypedDict):
+    checksum: Digest
+    body: _Manifest
 
 
 class Saved(NamedTuple):
@@ -88,17 +129,21 @@ def load(folder: Path, notify: Callable[[str], None], replay: Replay | None = No
             rows = row_files(path, manifest) if replay else {}
             if reason := find_damage({path / ARRAYS: manifest["arrays"], **rows}):
                 raise ValueError(reason)
+            arrays = load_arrays(path / ARRAYS)
         except DAMAGE as error:
             damaged[path] = str(error)
             continue
         for other, why in damaged.items():
-            notify(f"checkpoint {other} is damaged ({why}); using the one before it.")
+            notify(f"checkpoint {other} is damaged ({why}); using that of step {manifest['step']:,}.")
             if replay:
                 discard(other)
         if replay:
             for file in rows:
-                replay.restore(load_arrays(file))
-        return Saved(manifest["step"], load_arrays(path / ARRAYS), manifest["facts"])
+                try:
+                    replay.restore(load_arrays(file))
+                except (KeyError, *DAMAGE) as error:
+                    raise SmrlError(f"{file} does not hold rows of this run ({in_words(error)}).") from error
+        return Saved(manifest["step"], arrays, manifest["facts"])
     if paths:
         raise _all_damaged(folder, damaged)
     return None
@@ -189,12 +234,16 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def read_manifest(path: Path) -> Manifest:
     """Read the manifest of a checkpoint; raise one of DAMAGE if it is damaged."""
-    stored = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    manifest: Manifest = stored["body"]
-    if stored["checksum"] != _digest(manifest):
-        raise ValueError(f"{MANIFEST} has a wrong checksum")
-    if manifest["format"] != FORMAT:
-        raise other_version(f"checkpoint {path}")
+    try:
+        stored = parse_json(read_bytes(path / MANIFEST))
+        manifest: Manifest = msgspec.convert(stored, dict[str, Any])["body"]
+        if stored["checksum"] != _digest(manifest):
+            raise ValueError("it has a wrong checksum")
+        if manifest["format"] != FORMAT:
+            raise other_version(f"checkpoint {path}")
+        msgspec.convert(stored, _Stored)
+    except (KeyError, TypeError, ValueError) as error:  # msgspec's errors among them
+        raise ValueError(f"{MANIFEST}: {error}") from None
     if manifest["step"] != int(path.name):
         raise ValueError(f"{MANIFEST} belongs to step {manifest['step']!r}")
     for name in manifest["replay"]:
@@ -263,7 +312,7 @@ def _save_shards(folder: Path, replay: Replay | Snapshot) -> dict[str, str]:
     for start, stop in plan_shards(map(shard_bounds, known), replay.oldest, replay.settled, replay.capacity, limit):
         name = f"rows-{start:012d}-{stop:012d}.npz"
         path = folder / REPLAY / name
-        is_saved = name in known and path.is_file() and path.stat().st_size == newest["sizes"][name]
+        is_saved = name in known and path.is_file() and path.stat().st_size == newest["sizes"].get(name)
         shards[name] = known[name] if is_saved else save_arrays(path, replay.rows(start, stop))
     sync(folder / REPLAY)
     return shards

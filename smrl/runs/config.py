@@ -1,4 +1,4 @@
-"""Check config.json, which records everything needed to repeat a run, and find the code that it names.
+"""Check config.json, which records everything needed to repeat a run.
 
 It holds the settings, the spec of the environment, the source of a custom environment, the number of threads, and facts
 about the platform. The checksum covers what the numbers of the run depend on: settings, spec and threads.
@@ -6,23 +6,59 @@ about the platform. The checksum covers what the numbers of the run depend on: s
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
-from smrl.errors import SmrlError, require
+import msgspec
+from msgspec import Meta
+
+from smrl.errors import SmrlError
+from smrl.runs.reading import read_bytes
+from smrl.validation import Count, Few, Seed
 
 FORMAT = 4
+MAX_ROWS = 200_000  # of a table; a run makes at most 50,000 evaluations
 
-# The fields of config.json, and of its parts, that are used without asking whether they are there.
-_CONFIG = {
-    **{"format": int, "settings": dict, "spec": dict, "env_source": str | None, "threads": int, "checksum": str},
-    **{"versions": dict, "switches": dict, "cpu": str, "backend": str, "machine": str, "git_commit": str | None},
-}
-_SETTINGS = {"algorithm": str, "env": str, "reuse": str, "seed": int, "steps": int, "hyper": dict}
-_SPEC = {"obs": dict, "action": dict}
-_REFERENCE = re.compile(r"[A-Za-z_][\w.]*:.+")  # module:name; a schedule such as 10:300000,1 begins with a digit
+Text = Annotated[str, Meta(max_length=10_000)]
+Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Scalar = Integer | float | Text | bool | None
+Value = Scalar | list[Scalar | list[Scalar]] | dict[Text, Scalar | list[Scalar]]
+
+
+class _Settings(TypedDict):
+    """The settings that are used without asking whether they are there; `smrl.settings` validates all of them."""
+
+    algorithm: Text
+    env: Text
+    reuse: Text
+    seed: Seed
+    steps: Count
+    hyper: dict[Text, Value]
+
+
+class _Spec(TypedDict):
+    """The parts of a spec, which `smrl.types.Spec.from_json` validates."""
+
+    obs: dict[str, Any]
+    action: dict[str, Any]
+
+
+class _Config(TypedDict):
+    """The content of config.json."""
+
+    format: int
+    settings: _Settings
+    spec: _Spec
+    env_source: Text | None
+    threads: Few
+    checksum: Text
+    versions: dict[Text, Text | None]
+    switches: dict[Text, Text | None]
+    cpu: Text
+    backend: Text
+    machine: Text
+    git_commit: Text | None
 
 
 class Damaged(SmrlError):
@@ -43,18 +79,24 @@ def other_version(what: Path | str) -> SmrlError:
     )
 
 
-def read_text(file: Path) -> str:
-    """Return the text of a file of a run."""
+def read_file(file: Path) -> bytes:
+    """Return the content of a small file of a run."""
     folder = file.parent
     try:
-        return file.read_text(encoding="utf-8")
+        return read_bytes(file)
     except (FileNotFoundError, NotADirectoryError):
         what = f"is not a run: it has no {file.name}" if folder.exists() else "does not exist"
         raise SmrlError(f"{folder} {what}; give the folder of a run.") from None
     except OSError as error:
-        raise SmrlError(f"{file} cannot be read ({error.strerror}); check its permissions.") from None
-    except UnicodeDecodeError:
-        raise Damaged(file, "it is not text") from None
+        raise SmrlError(f"{file} cannot be read: {error.strerror}.") from None
+
+
+def read_rows(file: Path) -> list[str]:
+    """Return the lines of a table of a run, without a last one that a kill has cut."""
+    content = read_file(file).rpartition(b"\n")[0]
+    if content.count(b"\n") > MAX_ROWS:
+        raise Damaged(file, f"it has more than {MAX_ROWS:,} rows")
+    return content.decode(errors="replace").split("\n")
 
 
 def check_config(config: Any, file: Path) -> dict[str, Any]:
@@ -63,13 +105,12 @@ def check_config(config: Any, file: Path) -> dict[str, Any]:
         raise Damaged(file, "it holds no settings")
     if isinstance(config.get("format"), int) and config["format"] != FORMAT:
         raise other_version(file)
-    for part, fields in ((None, _CONFIG), ("settings", _SETTINGS), ("spec", _SPEC)):
-        values = config[part] if part else config
-        for name, kind in fields.items():
-            if name not in values:
-                raise Damaged(file, f"it lacks {name!r}")
-            if not isinstance(values[name], kind):
-                raise Damaged(file, f"its {name} cannot be {values[name]!r}")
+    try:
+        msgspec.convert(config, _Config)
+        rest = {name: value for name, value in config["settings"].items() if name != "hyper"}
+        msgspec.convert(rest, dict[Text, Value])
+    except msgspec.ValidationError as error:
+        raise Damaged(file, str(error)) from None
     if config["checksum"] != checksum(config):
         raise Damaged(file, "its settings, spec or threads are not those that were written")
     return config
@@ -79,27 +120,3 @@ def checksum(config: Mapping[str, Any]) -> str:
     """Return the SHA-256 of what the numbers of a run depend on."""
     decisive = [config[name] for name in ("settings", "spec", "threads")]
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-
-
-def named_code(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a run with these settings would import besides smrl, as part of the run → ``module:name``.
-
-    >>> named_code({"env": "my_module:Arm-v0", "algorithm": "sac", "reuse": "10:300000,1"})
-    {'environment': 'my_module:Arm-v0'}
-    """
-    parts = {"environment": settings["env"], "algorithm": settings["algorithm"], "reuse rule": settings["reuse"]}
-    return {
-        part: name
-        for part, name in parts.items()
-        if _REFERENCE.fullmatch(name) and name.partition(":")[0].partition(".")[0] != "smrl"
-    }
-
-
-def refuse_code(path: object, code: Mapping[str, str]) -> None:
-    """Refuse to open a run that would execute code which the user has not trusted."""
-    named = " and ".join(f"the {part} {name}" for part, name in code.items())
-    require(
-        not code,
-        f"{path} was trained with custom code, {named}, which would run now: if you trust it, add --trust "
-        "(in Python: smrl.load(path, trust=True)).",
-    )

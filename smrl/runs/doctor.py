@@ -1,5 +1,6 @@
 """Verify the files of a run, and make a damaged run usable again. Nothing that the run names is imported."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -15,12 +16,14 @@ from smrl.algorithms import registry
 from smrl.errors import SmrlError, require
 from smrl.memory.replay import Rows
 from smrl.runs import checkpoint
-from smrl.runs.atomic import discard, links, load_arrays, save_arrays, sync, write_atomically, writing
+from smrl.runs.atomic import discard, foreign_files, save_arrays, sync, write_atomically, writing
 from smrl.runs.checkpoint import ARRAYS, MANIFEST, REPLAY, Manifest, find_damage
-from smrl.runs.config import Damaged, check_config, named_code
+from smrl.runs.config import Damaged, check_config
 from smrl.runs.identity import ALWAYS_SHOWN, flat, identity, title, words
 from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TRAINING, RunDirectory
-from smrl.runs.records import as_bytes
+from smrl.runs.reading import load_arrays, read_bytes
+from smrl.runs.records import as_bytes, lines_until
+from smrl.runs.trust import custom_code
 from smrl.settings import Settings, names
 
 
@@ -66,7 +69,7 @@ class Examination:
             yield f"  format      {self.config['format']}"
             yield f"  versions    {', '.join(f'{name} {number}' for name, number in self.config['versions'].items())}"
             yield f"  processor   {self.config['cpu']}, {self.config['threads']} thread(s)"
-            code = ", ".join(f"the {part} {name}" for part, name in named_code(settings).items()) or "nothing but smrl"
+            code = ", ".join(f"the {part} {name}" for part, name in custom_code(settings).items()) or "nothing but smrl"
         yield f"  imports     {code}"
         advice = f"damaged; smrl doctor {self.path} --repair restores what it can"
         yield f"  state       {'intact' if self.is_intact else advice}"
@@ -93,14 +96,16 @@ def examine(path: Path) -> Examination:
     arrays = {found / ARRAYS: manifest["arrays"] for found, manifest in intact.items()}
     rows = {file: digest for item in intact.items() for file, digest in checkpoint.row_files(*item).items()}
     everything = dict.fromkeys(Path(folder, name) for folder, _, files in os.walk(path) for name in files)
-    found_links = {link: f"{link.relative_to(path)} is a link" for link in links(path)}  # refused when it is trained
+    foreign = {file: f"{file.relative_to(path)} is {kind}" for file, kind in foreign_files(path).items()}
+    if not run.checkpoint.exists() and recorded_steps(run):
+        manifests[run.checkpoint] = f"{CHECKPOINT} is missing"
     parts = (
         _part(CONFIG, {run.config: config_damage}),
         *_table_parts(path, facts.get("tables", {})),
         _part("manifests", manifests),
         _part("arrays", {file: find_damage({file: digest}) for file, digest in arrays.items()}),
         _part("replay memory", {file: find_damage({file: digest}) for file, digest in rows.items()}),
-        _part("all together", everything | found_links),
+        _part("all together", everything | foreign),
     )
     return Examination(path, config, newest["step"] if newest else None, parts)
 
@@ -119,12 +124,27 @@ def restore_files(path: Path, notify: Callable[[str], None]) -> dict[str, Any] |
     Return the config, or None for a run that has not begun. The caller holds the run's lock.
     """
     run = RunDirectory(path)
+    steps = recorded_steps(run)
+    if steps and not run.checkpoint.exists():
+        raise SmrlError(
+            f"{run.checkpoint} is missing, but {path} has made {steps:,} steps, which would be trained again from the "
+            f"start: restore the folder from a copy, or move {path} out of the runs folder to train it again."
+        )
     manifest = checkpoint.newest_manifest(run.checkpoint)
     facts = manifest["facts"] if manifest else {}
     with writing(path):
         config = _restore_config(run, facts.get("config"), notify)
         _restore_tables(path, facts.get("tables", {}), notify)
     return config
+
+
+def recorded_steps(run: RunDirectory) -> int:
+    """Return the last step in the tables of a run that can be read; 0 without any."""
+    steps = [0]
+    for file in (run.evaluations, run.training):
+        with contextlib.suppress(SmrlError):
+            steps += [int(row.partition(",")[0]) for row in lines_until(file, 10**12)[1:]]
+    return max(steps)
 
 
 def _existing_run(path: Path) -> RunDirectory:
@@ -141,8 +161,7 @@ def non_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     The defaults of a custom algorithm could only be found by importing it.
     """
     algorithm = settings["algorithm"]
-    is_known = algorithm in registry.names()  # looking up an unknown one would register it
-    if is_known and registry.find(algorithm).source == f"smrl.algorithms.{algorithm}:{algorithm}":
+    if algorithm in registry.names() and registry.find(algorithm).source == f"smrl.algorithms.{algorithm}:{algorithm}":
         defaults = flat(names(algorithm))
     else:
         defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
@@ -155,7 +174,7 @@ def _table_parts(path: Path, tables: Mapping[str, list[str]]) -> Iterator[Part]:
         if file.exists() or tables.get(file.name):
             damage = None
             try:
-                if not file.read_bytes().startswith(as_bytes(tables.get(file.name, []))):
+                if not read_bytes(file).startswith(as_bytes(tables.get(file.name, []))):
                     damage = "rows are not those in the checkpoint"
             except OSError as error:
                 damage = error.strerror
@@ -188,10 +207,17 @@ def _restore_tables(path: Path, tables: Mapping[str, list[str]], notify: Callabl
     """Restore the tables whose rows up to the checkpoint have changed; later rows of such a table are lost."""
     for file in (path / name for name in (EVALUATIONS, TRAINING) if name in tables):
         content = as_bytes(tables[file.name])
-        if not (file.read_bytes() if file.exists() else b"").startswith(content):
+        if not _content(file).startswith(content):
             write_atomically(file, content)
             rows = max(0, len(tables[file.name]) - 1)
             notify(f"{file} was damaged or missing; its {rows} rows are restored from the checkpoint.")
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return read_bytes(file)
+    except OSError:
+        return b""
 
 
 def _restore_replay(run: RunDirectory) -> str:

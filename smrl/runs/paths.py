@@ -19,8 +19,9 @@ import filelock
 
 from smrl.errors import SmrlError, require
 from smrl.runs import checkpoint, identity
-from smrl.runs.atomic import links, write_atomically, writing
-from smrl.runs.config import FORMAT, Damaged, check_config, checksum, read_text
+from smrl.runs.atomic import foreign_files, write_atomically, writing
+from smrl.runs.config import FORMAT, Damaged, check_config, checksum, read_file
+from smrl.runs.reading import parse_json
 
 if TYPE_CHECKING:
     from smrl.settings import Settings
@@ -47,7 +48,7 @@ class RunDirectory:
         """Keep other processes out; the lock of a process that was killed no longer counts."""
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            self._refuse_foreign_files()
+            self.refuse_foreign_files()
             lock = filelock.FileLock(self.path / LOCK)
             try:
                 lock.acquire(timeout=0)
@@ -56,10 +57,11 @@ class RunDirectory:
         with lock:
             yield
 
-    def _refuse_foreign_files(self) -> None:
-        """Refuse links, and folders instead of files or the reverse, before anything is written or deleted."""
-        for link in links(self.path):
-            raise SmrlError(f"{link} is a link; replace it by what it points to, because a run must own its files.")
+    def refuse_foreign_files(self) -> None:
+        """Refuse links, devices, and folders instead of files or the reverse, before anything is read or written."""
+        for path, kind in foreign_files(self.path).items():
+            advice = "replace it by what it points to" if kind == "a link" else "move it elsewhere"
+            raise SmrlError(f"{path} is {kind}; {advice}, because a run must own its files.")
         for file in (self.config, self.evaluations, self.training, self.path / LOCK):
             require(not file.is_dir(), f"{file} is a folder where a file belongs; move it elsewhere.")
         folder = self.checkpoint
@@ -68,9 +70,9 @@ class RunDirectory:
     def read_config(self) -> dict[str, Any]:
         """Read and check config.json."""
         try:
-            config = json.loads(read_text(self.config))
-        except (ValueError, RecursionError):
-            raise Damaged(self.config, "it is not JSON") from None
+            config = parse_json(read_file(self.config))
+        except ValueError as error:
+            raise Damaged(self.config, str(error)) from None
         return check_config(config, self.config)
 
     def find_config(self) -> tuple[dict[str, Any] | None, SmrlError | None]:
@@ -82,7 +84,7 @@ class RunDirectory:
         try:
             manifest = checkpoint.newest_manifest(self.checkpoint)
             return (check_config(manifest["facts"]["config"], self.config) if manifest else None), damage
-        except (SmrlError, KeyError, TypeError):
+        except SmrlError:
             return None, damage
 
     def write_config(

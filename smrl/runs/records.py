@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 
 from smrl.errors import SmrlError, require
 from smrl.runs.atomic import sync, write_atomically, writing
-from smrl.runs.config import Damaged, read_text
+from smrl.runs.config import Damaged, read_rows
 from smrl.runs.identity import canonical, flat
 from smrl.runs.paths import EVALUATIONS, RunDirectory
+
+MAX_DIGITS = 12  # of a step
 
 
 class CsvLog:
@@ -57,9 +60,10 @@ def lines_until(path: Path, step: int) -> list[str]:
     """Return the header of a table and its rows up to a step; nothing if there is no file."""
     if not path.exists():
         return []
-    header, *rows = path.read_text(errors="replace").split("\n")[:-1] or [""]  # a kill may have cut the last line
+    header, *rows = read_rows(path)
     steps = [row.partition(",")[0] for row in rows]
-    return [header, *(row for row, at in zip(rows, steps, strict=True) if at.isdigit() and int(at) <= step)]
+    is_kept = [at.isdecimal() and len(at) <= MAX_DIGITS and int(at) <= step for at in steps]
+    return [header, *itertools.compress(rows, is_kept)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,9 +124,8 @@ def _read(path: Path) -> Record | None:
     settings, file = flat(run.read_config()["settings"]), run.evaluations
     if not file.exists():
         return None
-    complete, _, _ = read_text(file).rpartition("\n")  # a kill may have cut what follows the last newline
     try:
-        rows = list(csv.DictReader(complete.split("\n")))
+        rows = list(csv.DictReader(read_rows(file)))
         if not rows:
             return None
         steps = np.array([int(row["step"]) for row in rows], np.int64)

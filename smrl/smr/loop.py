@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
-from smrl.errors import SmrlError
+from smrl.errors import SmrlError, require, short_repr
 from smrl.smr.rules import Rule, Schedule, rule_of
 from smrl.types import Algorithm, Array, Key, Metrics, State, Transition, UpdateContext
 
@@ -55,6 +55,7 @@ def reuse(update: Update[S], times: int | str | Rule = 10) -> Callable[..., tupl
     >>> float(state), float(report["x"])
     (6.0, 2.0)
     """
+    require(callable(update), f"update must be a function (state, batch, key), not {short_repr(update)}.")
     rule = rule_of(times)
     is_constant = isinstance(rule, Schedule) and not rule.until
     has_carry = bool(jax.tree.leaves(rule.init()))

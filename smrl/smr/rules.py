@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from smrl import plugins
-from smrl.errors import SmrlError
+from smrl.errors import SmrlError, short_repr
+
+LARGEST_REUSE = 10_000  # updates per batch
+MAX_PIECES = 100  # of a schedule, which is compiled piece by piece
 
 
 @runtime_checkable
@@ -39,7 +42,11 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if any(value < 1 for value in self.values):
-            raise SmrlError(f"reuse must be at least 1, not {min(self.values)}; 1 is the base algorithm.")
+            raise SmrlError(f"reuse must be at least 1, not {short_repr(min(self.values))}; 1 is the base algorithm.")
+        if any(value > LARGEST_REUSE for value in self.values):
+            raise SmrlError(f"reuse must be at most {LARGEST_REUSE:,}, not {short_repr(max(self.values))}.")
+        if len(self.until) > MAX_PIECES or any(step >= 2**31 for step in self.until):
+            raise SmrlError(f"a reuse schedule has at most {MAX_PIECES} pieces, and steps below 2^31.")
         if list(self.until) != sorted(set(self.until)) or any(step < 1 for step in self.until):
             raise SmrlError(f"the steps of the reuse schedule '{self}' must be positive and increase.")
 
@@ -53,7 +60,7 @@ class Schedule:
             return cls((*values, int(last)), until)
         except ValueError:
             raise SmrlError(
-                f"'{text}' is not a reuse rule; write a number (10), numbers with the step they last until "
+                f"{short_repr(text)} is not a reuse rule; write a number (10), numbers with the step they last until "
                 "(10:300000,1) or a custom rule (my_module:my_rule)."
             ) from None
 
@@ -77,6 +84,15 @@ class Schedule:
         return ",".join([*pieces, str(self.values[-1])])
 
 
+def is_schedule(text: str) -> bool:
+    """Return whether a text is a number or a schedule, so that reading it imports nothing."""
+    try:
+        Schedule.read(text)
+    except SmrlError:
+        return False
+    return True
+
+
 def rule_of(source: int | str | Rule) -> Rule:
     """Return the rule for a number, the text of a schedule or ``module:name``; return a rule unchanged."""
     if isinstance(source, str):
@@ -89,4 +105,4 @@ def rule_of(source: int | str | Rule) -> Rule:
         return source
     if isinstance(source, int) and not isinstance(source, bool):
         return Schedule((source,))
-    raise SmrlError(f"reuse must be a number, a schedule such as '10:300000,1' or a rule, not {source!r}.")
+    raise SmrlError(f"reuse must be a number, a schedule such as '10:300000,1' or a rule, not {short_repr(source)}.")

@@ -6,7 +6,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 from smrl import plugins
-from smrl.errors import SmrlError, nearest
+from smrl.errors import SmrlError, nearest, require, short_repr
+from smrl.validation import Few, Name, convert
 
 if TYPE_CHECKING:
     from smrl.settings import Settings
@@ -24,6 +25,12 @@ class Row:
     source: Literal["", "from code", "ours"] = ""
     """Source of settings of the preset ``paper`` that the paper does not print."""
 
+    def __post_init__(self) -> None:
+        for name in ("algorithm", "tasks"):
+            convert(f"{name} of a preset's row", getattr(self, name), Name)
+        are_named = isinstance(self.settings, dict) and all(isinstance(name, str) for name in self.settings)
+        require(are_named, f"the settings of a preset's row are a dict by name, not {short_repr(self.settings)}.")
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -33,6 +40,12 @@ class Preset:
     rows: tuple[Row, ...]
     seeds: int = 3
     """Default number of seeds of ``smrl compare``; the paper's figures have six."""
+
+    def __post_init__(self) -> None:
+        convert("title of a preset", self.title, Name)
+        convert("seeds of a preset", self.seeds, Few)
+        are_rows = isinstance(self.rows, tuple) and all(isinstance(row, Row) for row in self.rows)
+        require(are_rows, f"the rows of a preset are a tuple of smrl.Row, not {short_repr(self.rows)}.")
 
 
 GYM, BULLET = "{}-v*", "{}*Env-v0"  # patterns of the ids of robots in Gym MuJoCo and PyBullet

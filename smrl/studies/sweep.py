@@ -15,6 +15,8 @@ In a file, a list holds several values::
 import contextlib
 import hashlib
 import itertools
+import math
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,10 +29,12 @@ from smrl import plugins
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
 from smrl.runs import identity
+from smrl.runs.reading import read_bytes
 from smrl.settings import Settings, names
 from smrl.studies.presets import find_preset, preset_names, resolve
-from smrl.validation import Count, convert, field_types, parse_number
+from smrl.validation import Few, convert, field_types, parse_number
 
+MAX_RUNS = 10_000
 LONGEST_SLUG = 100
 TOP_LEVEL_KEYS = ("title", "slurm", "runs")
 STUDY_KEYS = ("algorithm", "env", "preset", "seeds")  # keys of a table that are not settings of a single run
@@ -71,7 +75,7 @@ def sweep(
     chosen = [algorithms] if isinstance(algorithms, str) else list(algorithms)
     presets = [preset] if isinstance(preset, str) else list(preset)
     seeds = max((find_preset(name).seeds for name in presets), default=1) if seeds is None else seeds
-    every_seed = list(range(convert("seeds", seeds, Count))) if isinstance(seeds, int | float | str) else list(seeds)
+    every_seed = list(range(convert("seeds", seeds, Few))) if isinstance(seeds, int | float | str) else list(seeds)
     for name, listed in {"algorithms": chosen, "preset": presets, "seeds": every_seed}.items():
         require(bool(listed), f"{name} needs at least one value.")
     known = {algorithm: names(algorithm).keys() - {"algorithm", "env", "seed"} for algorithm in chosen}
@@ -79,6 +83,8 @@ def sweep(
     for name in axes.keys() - set().union(*known.values()):
         advice = "; give seeds" if name == "seed" else nearest(name, sorted(set().union(*known.values())))
         raise SmrlError(f"no algorithm of {', '.join(chosen)} has a setting '{name}' to sweep{advice}")
+    count = len(chosen) * len(presets) * len(every_seed) * math.prod(map(len, axes.values()))
+    require(count <= MAX_RUNS, f"{count:,} runs are more than a sweep can have, {MAX_RUNS:,}: give fewer values.")
     found = []
     for algorithm, of_preset in itertools.product(chosen, presets):
         own = {name: axis for name, axis in axes.items() if name in known[algorithm]}
@@ -161,7 +167,7 @@ def expand_tasks(env: str, task_lists: TaskLists) -> Sequence[str]:
 
 def read_sweep(name: str, task_lists: TaskLists) -> Sweep:
     """Read the sweep of a TOML file, or make that of a preset."""
-    path = Path(name)
+    path: Path = convert("the name of a sweep", name, Path)
     if path.is_file() or path.suffix == ".toml":
         return _read_file(path, task_lists)
     known = preset_names()
@@ -211,11 +217,11 @@ def _read_file(path: Path, task_lists: TaskLists) -> Sweep:
 
 def _load_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"), parse_float=parse_number)
-    except tomllib.TOMLDecodeError as error:
-        raise SmrlError(f"{path} cannot be read as TOML: {error}; correct it there.") from None
+        return tomllib.loads(read_bytes(Path(os.path.realpath(path))).decode(), parse_float=parse_number)
     except UnicodeDecodeError:
         raise SmrlError(f"{path} is not UTF-8 text; save it in this encoding.") from None
+    except (ValueError, RecursionError) as error:  # of a number with 5,000 digits, of 5,000 brackets
+        raise SmrlError(f"{path} cannot be read as TOML: {error}; correct it there.") from None
     except OSError as error:
         raise SmrlError(f"{path} cannot be read ({error.strerror}); correct its name.") from None
 

@@ -17,8 +17,8 @@ from functools import partial
 from smrl import plugins
 from smrl.envs.make import make
 from smrl.errors import SmrlError
-from smrl.runs.config import named_code
 from smrl.runs.paths import RunDirectory
+from smrl.runs.trust import custom_code
 from smrl.settings import RunOptions, from_json
 from smrl.training.progress import SentProgress
 from smrl.training.run_training import run_training
@@ -37,7 +37,7 @@ def work(request: str, descriptor: int) -> int:
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)  # a cluster signals all processes of a job; the launcher handles it
     given = json.loads(request)
-    if named_code(given["settings"]):
+    if custom_code(given["settings"]):
         plugins.use_working_directory()
     try:
         settings = from_json(given["settings"])

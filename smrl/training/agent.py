@@ -18,6 +18,7 @@ from smrl.settings import Settings
 from smrl.smr.loop import AgentState, initial_state, learner
 from smrl.smr.rules import rule_of
 from smrl.training.clock import Moment
+from smrl.training.memory_budget import refuse_large_networks
 from smrl.types import Array, Key, Metrics, Spec, Transition
 
 METRICS_BUFFER = 100  # metrics kept on the device before they are read back, so that a GPU is rarely waited for
@@ -138,6 +139,7 @@ def load_policy(
     """Return the greedy policy of a checkpoint, (batch, *obs) → (batch, *action): the newest, or the best so far."""
     algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
     state = jax.eval_shape(algorithm.init, key(settings.seed, Purpose.INITIALISE))
+    refuse_large_networks(state)
     if best:
         policy = from_arrays({"best": jax.eval_shape(algorithm.policy_params, state)}, arrays)["best"]
     else:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 from rich.filesize import decimal
 
 from smrl.errors import require
@@ -30,6 +31,17 @@ def refuse_too_large(settings: Settings[Any], spec: Spec, rounds: int, memory: i
             f"{name} {getattr(settings, name):,} would take {decimal(need)}, but this machine has {decimal(memory)} of "
             f"memory; lower --{name.replace('_', '-')}.",
         )
+
+
+def refuse_large_networks(state: Any, memory: int | None = None) -> None:
+    """Refuse networks and optimisers, given by their shapes, that need more than half of this machine's memory."""
+    memory = memory or _physical_memory()
+    need = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    require(
+        memory is None or need <= memory / 2,
+        f"the networks would take {decimal(need)}, more than half of this machine's {decimal(memory or 0)} of memory; "
+        "make their layers smaller.",
+    )
 
 
 def replay_of(settings: Settings[Any], spec: Spec, run: Path, notify: Callable[[str], None]) -> Replay:

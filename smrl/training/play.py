@@ -14,8 +14,8 @@ from smrl.envs.make import Raw
 from smrl.errors import SmrlError, require
 from smrl.randomness import Purpose, environment_seed
 from smrl.runs.atomic import writing
-from smrl.training.run import Run
-from smrl.validation import Count, convert
+from smrl.training.run import Run, require_run
+from smrl.validation import Size, convert
 
 RENDERER = "MUJOCO_GL"
 # Words in the errors of renderers whose graphics libraries are missing.
@@ -40,14 +40,14 @@ def play(
 
     >>> play(load("runs/Hopper-v4/sac-reuse10/seed0"), Path("hopper.mp4"))        # doctest: +SKIP
     """
-    episodes = convert("episodes", episodes, Count)
+    run, episodes = require_run(run), convert("episodes", episodes, Size)
     video = convert("video", video, Path | None)
     if video is None:
         screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
         require(bool(screen), "there is no screen to play on; write a file with --video play.mp4.")
     else:
         require(video.suffix == ".mp4", f"a video is a file that ends in .mp4, not {video.name}.")
-    policy = run.best_policy if best else run.policy
+    policy = run.best_policy if convert("best", best, bool) else run.policy
     returns = []
     with (
         _advice(),

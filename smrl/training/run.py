@@ -1,5 +1,6 @@
 """A trained run: its settings, its evaluations and its policies."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,15 +11,17 @@ import numpy as np
 
 from smrl.envs.environment import Environment
 from smrl.envs.make import Raw, make
-from smrl.errors import SmrlError, require
+from smrl.errors import SmrlError, require, short_repr
 from smrl.runs import checkpoint
-from smrl.runs.config import named_code, refuse_code
 from smrl.runs.paths import RunDirectory
 from smrl.runs.records import Record, read_run
+from smrl.runs.trust import custom_code, refuse_code
 from smrl.settings import Settings, from_json
 from smrl.training.agent import load_policy
 from smrl.types import Spec
+from smrl.validation import convert
 
+logger = logging.getLogger(__name__)
 NAMED = "named"  # env_source of an environment that a function makes under a name that the user gave
 
 
@@ -60,7 +63,7 @@ class Run:
     def settings(self) -> Settings[Any]:
         """The settings that the run was trained with."""
         if not self.trust:
-            code = named_code(self.config["settings"])
+            code = custom_code(self.config["settings"])
             refuse_code(self.path, {part: name for part, name in code.items() if part != "environment"})
         return from_json(self.config["settings"])
 
@@ -96,12 +99,14 @@ class Run:
             f"smrl.evaluate(smrl.load({str(self.path)!r}), env=that_function) or smrl.play(…, env=that_function).",
         )
         if env is None and not self.trust:
-            refuse_code(self.path, named_code(self.settings.to_json()))
-        return make(env or name, render_mode, **self.settings.env_options)
+            refuse_code(self.path, custom_code(self.settings.to_json()))
+        return make(name if env is None else env, render_mode, **self.settings.env_options)
 
     def _load_policy(self, best: bool) -> Policy:
         spec = Spec.from_json(self.config["spec"])
-        saved = checkpoint.load(RunDirectory(self.path).checkpoint, lambda message: None)
+        directory = RunDirectory(self.path)
+        directory.refuse_foreign_files()
+        saved = checkpoint.load(directory.checkpoint, logger.warning)
         if saved is None:
             raise SmrlError(f"{self.path} has no checkpoint yet; train it first.")
         require(
@@ -111,11 +116,17 @@ class Run:
         return Policy(spec, load_policy(self.settings, spec, saved.arrays, best))
 
 
+def require_run(run: Any) -> Run:
+    """Raise SmrlError unless the argument is a run."""
+    require(isinstance(run, Run), f"a run is given as smrl.load(path), not as {short_repr(run)}.")
+    return run
+
+
 def load(path: str | Path, trust: bool = False) -> Run:
     """Open a run directory; ``trust`` allows it to import the modules that its settings name.
 
     >>> policy = load("runs/Hopper-v4/sac-reuse10/seed0").policy                  # doctest: +SKIP
     """
-    run = Run(Path(path).absolute(), trust)
+    run = Run(convert("path", path, Path).absolute(), convert("trust", trust, bool))
     run.settings  # noqa: B018  # refuses a folder that is not a run here, rather than at first use
     return run

@@ -6,19 +6,23 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
+import jax
+
 from smrl import machine, runtime
 from smrl.algorithms import registry
 from smrl.envs.environment import Environment
 from smrl.envs.make import EnvFactory
 from smrl.envs.suites import atari
 from smrl.errors import require
+from smrl.randomness import Purpose, key
 from smrl.runs import checkpoint, doctor
+from smrl.runs.atomic import writing
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
 from smrl.smr.rules import Schedule, rule_of
 from smrl.training.bias import diagnostics
 from smrl.training.loop import Callbacks, Trainer
-from smrl.training.memory_budget import refuse_too_large
+from smrl.training.memory_budget import refuse_large_networks, refuse_too_large
 from smrl.training.progress import Progress, Unfailing
 from smrl.training.run import Run
 from smrl.training.signals import Interrupted, SignalHandler
@@ -54,6 +58,8 @@ def run_training(
         if config:
             directory.check_same_run(config, settings, env_source)
         done = checkpoint.newest_step(directory.checkpoint) or 0
+        if not checkpoint.checkpoints(directory.checkpoint) and doctor.recorded_steps(directory):
+            progress.notify(f"{directory.path} was stopped before its first checkpoint; it starts again at step 0.")
         if done >= settings.steps:
             progress.advance(done)
             progress.notify(f"finished already, {done:,} steps; see {directory.path}")
@@ -70,6 +76,8 @@ def run_training(
         signals = resources.enter_context(SignalHandler(progress.notify))
         _refuse_unfit(settings, spec)
         config = directory.write_config(settings, spec, env_source, machine.threads(), platform)
+        with writing(directory.checkpoint):
+            directory.checkpoint.mkdir(exist_ok=True)  # its absence now means that it was deleted
         trainer = Trainer(
             settings=settings,
             options=options,
@@ -108,5 +116,6 @@ def _refuse_unfit(settings: Settings[Any], spec: Spec) -> None:
     """Refuse an algorithm that does not support the environment or a diagnostic, and sizes that exceed the memory."""
     algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
     refuse_too_large(settings, spec, algorithm.rounds * settings.fresh_batches)
+    refuse_large_networks(jax.eval_shape(algorithm.init, key(settings.seed, Purpose.INITIALISE)))
     if settings.bias_every:
         diagnostics(algorithm, settings.algorithm)

@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from written_runs import FACTS
 
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint
@@ -86,7 +87,7 @@ class Restoring(RuleBasedStateMachine):
     @rule()
     def save(self) -> None:
         self.saves.append(list(self.steps))
-        saved = Saved(len(self.saves), {}, {})
+        saved = Saved(len(self.saves), {}, FACTS)
         with patch.object(os, "fsync", lambda descriptor: None), patch.object(checkpoint, "MAX_SHARDS", self.shards):
             checkpoint.save(self.folder, saved, self.replay)
 

@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from written_runs import write_run, write_study
 
 from smrl.errors import SmrlError
 from smrl.paper.bands import PUBLISHED
+from smrl.report.figures import learning_curves
 from smrl.report.page import ALL_POINTS, page
 from smrl.report.report import Report, make_report, sections
 from smrl.report.tables import as_csv
@@ -252,6 +254,27 @@ def test_settings_and_versions_are_shown(tmp_path: Path) -> None:
     (made,) = table(report, "runs", "Versions and machines")
     assert made["versions"] == "smrl 0.1.0, jax 0.10.2"
     assert made["machine"] == "processor a processor, threads 1, backend cpu"
+
+
+def test_texts_of_a_run_are_harmless_in_every_file(tmp_path: Path) -> None:
+    formula, script = "=cmd|' /C calc'!A0", "<script>alert(1)</script>[x](javascript:alert(1))\x1b[2J`"
+    write_run(tmp_path / "a", [(1000, -1.5)], env=formula, algorithm="my:a")
+    write_run(tmp_path / "b", [(1000, -2.5)], env=script, algorithm="-1+1:@x")
+    report = make_report([tmp_path])
+    text = as_csv(report.rows)
+    rows = list(csv.DictReader(text.splitlines()))
+    assert sorted((row["environment"], row["settings"]) for row in rows) == [
+        ("'" + formula, "my:a, reuse 1"),
+        (script.replace("\x1b", "�"), "'-1+1:@x, reuse 1"),
+    ]
+    assert sorted(float(row["mean"]) for row in rows) == [-2.5, -1.5], "numbers stay numbers"
+    markdown = as_markdown(sections(report)["results"])
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;[x]\\(javascript:alert(1))�[2J\\`" in markdown
+    assert "<" not in markdown
+    for written in (text, markdown, as_latex(sections(report)["results"])):
+        assert all(sign.isprintable() or sign == "\n" for sign in written)
+    svg = learning_curves([run.record for run in report.runs], tmp_path / "curves.svg")
+    ElementTree.parse(svg)  # raises an error if there is a control character
 
 
 def test_markdown_and_latex_escape() -> None:

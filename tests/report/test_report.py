@@ -20,7 +20,7 @@ from smrl.report.results import Reached, curves, mean_steps_to
 from smrl.report.tables import comparison_table
 from smrl.runs.records import Record
 
-FORBIDDEN = ("jax", "jaxlib", "flax", "optax", "gymnasium", "mujoco", "msgspec")
+FORBIDDEN = ("jax", "jaxlib", "flax", "optax", "gymnasium", "mujoco")
 
 
 def record(evaluations: Sequence[tuple[int, float]], env: str = "Pendulum-v1", **changes: Any) -> Record:

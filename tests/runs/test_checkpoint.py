@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from written_runs import FACTS
 
 from smrl import runs
 from smrl.errors import SmrlError
@@ -34,7 +35,7 @@ def extend(replay: Replay, count: int) -> None:
 
 def save(folder: Path, replay: Replay, step: int) -> None:
     extend(replay, step - replay.added)
-    checkpoint.save(folder, Saved(step, {"x": np.full(3, step)}, {"step": step}), replay)
+    checkpoint.save(folder, Saved(step, {"x": np.full(3, step)}, FACTS | {"step": step}), replay)
 
 
 def load(folder: Path, capacity: int = 100) -> tuple[Saved, Replay, list[str]]:
@@ -106,7 +107,7 @@ def test_cut_without_new_rows_is_saved(tmp_path: Path) -> None:
     replay = Replay(100, SPEC, gamma=0.9)
     extend(replay, 3)
     for step in (1, 2):
-        checkpoint.save(tmp_path, Saved(step, {}, {}), replay)
+        checkpoint.save(tmp_path, Saved(step, {}, FACTS), replay)
         replay.cut()
     replay.add(np.full(2, 50), np.zeros(1), 0, np.full(2, 51), False, False)
     loaded = load(tmp_path)[1]
@@ -197,7 +198,7 @@ def test_kill_before_every_change_of_the_folder(tmp_path: Path) -> None:
     script = f"""
         import os, shutil, signal, sys, warnings
         from pathlib import Path
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(__file__).parent.parent)!r}]
         from test_checkpoint import Replay, SPEC, checkpoint, extend, load, same, save
         warnings.simplefilter("ignore")  # fork is safe here: no JAX computation has run
         checkpoint.MAX_SHARDS = 2

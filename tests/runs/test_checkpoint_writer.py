@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from written_runs import FACTS
 
 from smrl.errors import SmrlError
 from smrl.memory import replay as memory
@@ -117,7 +118,7 @@ def test_checkpoint_holds_the_moment_it_was_begun(tmp_path: Path, monkeypatch: p
         save(*args)
 
     monkeypatch.setattr(checkpoint, "save", noted)
-    writer.begin(Saved(57, {"x": np.arange(3)}, {}), before)
+    writer.begin(Saved(57, {"x": np.arange(3)}, FACTS), before)
     assert writer.is_busy()
     for _ in range(100):
         writer.keep(1)
@@ -130,7 +131,7 @@ def test_checkpoint_holds_the_moment_it_was_begun(tmp_path: Path, monkeypatch: p
     assert checkpoint.load(tmp_path, pytest.fail, loaded) is not None
     assert same(loaded.rows(0, 57), undisturbed.rows(0, 57))
 
-    writer.save(Saved(157, {}, {}), lambda: None)
+    writer.save(Saved(157, {}, FACTS), lambda: None)
     loaded = Replay(40, SPEC, gamma=0.9)
     assert checkpoint.load(tmp_path, pytest.fail, loaded) is not None
     assert same(loaded.rows(0, 157), replay.rows(0, 157))
@@ -145,7 +146,7 @@ def test_rows_added_while_a_thread_writes(tmp_path: Path, monkeypatch: pytest.Mo
     for step in range(100, 1500, 100):
         extend(replay, step - replay.added)
         expected = replay.rows(0, replay.added)
-        writer.begin(Saved(step, {}, {}), lambda: None)
+        writer.begin(Saved(step, {}, FACTS), lambda: None)
         while replay.added < step + 90:
             writer.keep(1)
             extend(replay, 1)
@@ -159,8 +160,8 @@ def test_rows_added_while_a_thread_writes(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_empty_memory(tmp_path: Path) -> None:
     writer = Writer(tmp_path, Replay(40, SPEC, gamma=0.9))
-    writer.begin(Saved(0, {}, {}), lambda: None)
-    writer.save(Saved(1, {}, {}), lambda: None)
+    writer.begin(Saved(0, {}, FACTS), lambda: None)
+    writer.save(Saved(1, {}, FACTS), lambda: None)
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["000000000000", "000000000001", "replay"]
 
 
@@ -168,7 +169,7 @@ def test_empty_memory(tmp_path: Path) -> None:
 def test_error_is_raised_at_the_next_save(tmp_path: Path, following: str) -> None:
     (tmp_path / "file").write_text("")
     writer = Writer(tmp_path / "file" / "checkpoint", Replay(40, SPEC, gamma=0.9))
-    writer.begin(Saved(0, {}, {}), lambda: None)
+    writer.begin(Saved(0, {}, FACTS), lambda: None)
     with pytest.raises(SmrlError, match=r"cannot write .*continues from the last checkpoint"):
-        getattr(writer, following)(Saved(1, {}, {}), lambda: None)
+        getattr(writer, following)(Saved(1, {}, FACTS), lambda: None)
     writer.close()

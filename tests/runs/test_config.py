@@ -38,23 +38,33 @@ def test_config_is_read_as_it_is(tmp_path: Path) -> None:
         ("{", r"is damaged: it is not JSON; smrl doctor .* --repair restores it from the run.s checkpoint"),
         ("[" * 100_000, "it is not JSON"),
         ("[]", "it holds no settings"),
-        ({}, "it lacks 'format'"),
-        (without(WRITTEN, "threads"), "it lacks 'threads'"),
-        (without(WRITTEN, "versions"), "it lacks 'versions'"),
-        (without(WRITTEN, "git_commit"), "it lacks 'git_commit'"),
-        (without(WRITTEN, "checksum"), "it lacks 'checksum'"),
-        (WRITTEN | {"spec": {"obs": {}}}, "it lacks 'action'"),
-        (WRITTEN | {"spec": 5}, "its spec cannot be 5"),
-        (WRITTEN | {"settings": without(SETTINGS, "reuse")}, "it lacks 'reuse'"),
-        (WRITTEN | {"settings": without(SETTINGS, "hyper")}, "it lacks 'hyper'"),
-        (WRITTEN | {"settings": SETTINGS | {"steps": "many"}}, "its steps cannot be 'many'"),
-        (WRITTEN | {"settings": []}, r"its settings cannot be \[\]"),
+        ({}, "missing required field `format`"),
+        (without(WRITTEN, "threads"), "missing required field `threads`"),
+        (without(WRITTEN, "versions"), "missing required field `versions`"),
+        (without(WRITTEN, "git_commit"), "missing required field `git_commit`"),
+        (without(WRITTEN, "checksum"), "missing required field `checksum`"),
+        (WRITTEN | {"spec": {"obs": {}}}, "missing required field `action`"),
+        (WRITTEN | {"spec": 5}, r"Expected `object`, got `int` - at `\$.spec`"),
+        (WRITTEN | {"settings": without(SETTINGS, "reuse")}, "missing required field `reuse`"),
+        (WRITTEN | {"settings": without(SETTINGS, "hyper")}, "missing required field `hyper`"),
+        (WRITTEN | {"settings": SETTINGS | {"steps": "many"}}, r"Expected `int`, got `str` - at `\$.settings.steps`"),
+        (WRITTEN | {"settings": []}, r"Expected `object`, got `array` - at `\$.settings`"),
         (WRITTEN | {"settings": SETTINGS | {"seed": 4}}, "are not those that were written"),
         (WRITTEN | {"threads": 3}, "are not those that were written"),
-        (WRITTEN | {"format": "two"}, "its format cannot be 'two'"),
+        (WRITTEN | {"format": "two"}, r"Expected `int`, got `str` - at `\$.format`"),
         (WRITTEN | {"format": 3}, "was written by another version of smrl; use that version, or move the run away to"),
         (WRITTEN | {"format": 5}, "was written by another version of smrl; use that version, or move the run away to"),
         ({"format": 3}, "was written by another version of smrl"),
+        (WRITTEN | {"threads": 10**6}, r"Expected `int` <= 1000 - at `\$.threads`"),
+        (
+            WRITTEN | {"settings": SETTINGS | {"steps": 10**18}},
+            "Expected `int` <= 2147483647 - at .*steps",
+        ),
+        (WRITTEN | {"settings": SETTINGS | {"gamma": 10**30}}, "Expected `int` <= "),
+        (WRITTEN | {"settings": SETTINGS | {"gamma": [[[[1]]]]}}, "Expected"),
+        (WRITTEN | {"settings": SETTINGS | {"env": "x" * 10**5}}, "Expected `str` of length <= 10000"),
+        (WRITTEN | {"settings": SETTINGS | {"env": "\ud800"}}, "it is not JSON"),
+        (json.dumps(WRITTEN).replace('"seed": 3', f'"seed": {"1" * 5000}'), "it is not JSON"),
     ],
 )
 def test_unusable_config_is_refused(tmp_path: Path, config: object, message: str) -> None:
@@ -76,7 +86,7 @@ def test_folders_without_a_readable_config_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SmrlError, match=r"config\.json is not a run"):
         read(write(tmp_path, WRITTEN).config)
     (tmp_path / CONFIG).write_bytes(b"\xff\xfe")
-    with pytest.raises(SmrlError, match="it is not text"):
+    with pytest.raises(SmrlError, match="it is not JSON"):
         read(tmp_path)
     (tmp_path / "run" / CONFIG).mkdir(parents=True)
     with pytest.raises(SmrlError, match="cannot be read"):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from written_runs import make_config
+from written_runs import FACTS, make_config
 
 import smrl
 from smrl.algorithms import registry
@@ -20,9 +20,10 @@ from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint
 from smrl.runs.checkpoint import ARRAYS, Saved
-from smrl.runs.config import checksum, named_code
+from smrl.runs.config import checksum
 from smrl.runs.doctor import examine, non_defaults, repair, restore_files, without_gaps
 from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TRAINING
+from smrl.runs.trust import custom_code
 from smrl.types import ArraySpec, Continuous, Spec
 
 SPEC = Spec(ArraySpec((1,)), Continuous(1))
@@ -140,7 +141,7 @@ def run_folder(tmp_path: Path, envs: int = 1, capacity: int = 1000) -> tuple[Pat
     for step in (20, 40):
         extend(replay, step - replay.added)
         lines.append(f"{step},1,{step}.5")
-        facts = {"config": config, "tables": {EVALUATIONS: lines, TRAINING: []}}
+        facts = FACTS | {"config": config, "tables": {EVALUATIONS: lines, TRAINING: []}}
         checkpoint.save(path / CHECKPOINT, Saved(step, {"x": np.full(3, step)}, facts), replay)
     (path / EVALUATIONS).write_text("".join(f"{line}\n" for line in lines))
     return path, replay
@@ -173,7 +174,7 @@ def test_repair_after_one_flipped_byte(tmp_path: Path) -> None:
     assert transitions(rest) < transitions(original)
     for step in (41, 60):  # the run goes on and is saved as ever, with the rows renumbered
         extend(rest, 5)
-        checkpoint.save(path / CHECKPOINT, Saved(step, {}, {}), rest)
+        checkpoint.save(path / CHECKPOINT, Saved(step, {}, FACTS), rest)
         assert transitions(reload(path)[1]) == transitions(rest)
     names = {file.name for file in (path / CHECKPOINT / "replay").iterdir()}
     assert not any(name.startswith("kept") for name in names), "shards that no checkpoint lists are deleted"
@@ -185,10 +186,10 @@ def test_episode_is_cut_after_a_repair(tmp_path: Path) -> None:
     flip(path / CHECKPOINT / "replay" / SHARD)
     repair(path)
     rest = reload(path)[1]
-    checkpoint.save(path / CHECKPOINT, Saved(41, {}, {}), rest)
+    checkpoint.save(path / CHECKPOINT, Saved(41, {}, FACTS), rest)
     rest.cut()
     extend(rest, 5, episode=100)
-    checkpoint.save(path / CHECKPOINT, Saved(42, {}, {}), rest)
+    checkpoint.save(path / CHECKPOINT, Saved(42, {}, FACTS), rest)
     assert transitions(reload(path)[1]) == transitions(rest)
 
 
@@ -328,7 +329,7 @@ def test_running_process_replaces_damaged_shards(tmp_path: Path) -> None:
     with (shards / "rows-000000000019-000000000039.npz").open("ab") as file:
         file.write(b"more")
     extend(original, 20)
-    checkpoint.save(path / CHECKPOINT, Saved(60, {}, {}), original)
+    checkpoint.save(path / CHECKPOINT, Saved(60, {}, FACTS), original)
     assert transitions(reload(path)[1]) == transitions(original)
     earlier = path / CHECKPOINT / "000000000040"
     assert checkpoint.find_damage(checkpoint.row_files(earlier, checkpoint.read_manifest(earlier))) is None
@@ -349,7 +350,7 @@ def test_examine_intact_run(folder: Path) -> None:
     report = examine(folder)
     assert report.is_intact
     assert report.config
-    assert (report.step, named_code(report.config["settings"])) == (30, {})
+    assert (report.step, custom_code(report.config["settings"])) == (30, {})
     assert non_defaults(report.config["settings"]) == {
         **{"warmup": 10, "batch_size": 4, "eval_every": 10, "eval_episodes": 1},
         **{"actor_hidden": [4], "critic_hidden": [4]},
@@ -401,7 +402,7 @@ def test_examine_imports_nothing_that_a_run_names(folder: Path, monkeypatch: pyt
     (folder / CONFIG).write_text(json.dumps(config))
     report = examine(folder)
     assert report.config
-    assert named_code(report.config["settings"]) == {
+    assert custom_code(report.config["settings"]) == {
         "environment": "evil_env:X-v0",
         "algorithm": "evil_algorithm:make",
         "reuse rule": "evil_rule:rule",
@@ -422,6 +423,38 @@ def test_examine_run_without_config(folder: Path) -> None:
     report = examine(folder)
     assert (report.config, report.step, report.is_intact) == (None, None, False)
     assert report.lines()
+
+
+def test_deleted_checkpoint_is_damage(folder: Path) -> None:
+    """Training it again from step 0 would drop what was recorded."""
+    records = (folder / EVALUATIONS).read_bytes()
+    shutil.rmtree(folder / CHECKPOINT)
+    report = examine(folder)
+    assert [part.damage for part in report.parts if part.damage] == [("checkpoint is missing",)]
+    for attempt in (lambda: restore_files(folder, print), lambda: repair(folder)):
+        with pytest.raises(SmrlError, match=r"checkpoint is missing, but .* has made 30 steps, .*: restore the folder"):
+            attempt()
+    assert (folder / EVALUATIONS).read_bytes() == records
+
+
+def test_older_checkpoint_is_used_with_a_warning(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    older = shutil.copytree(folder / CHECKPOINT / f"{30:012d}", folder / CHECKPOINT / f"{20:012d}")
+    manifest = json.loads((older / checkpoint.MANIFEST).read_text())
+    checkpoint.write_manifest(older, manifest["body"] | {"step": 20})
+    smrl.load(folder).policy(np.zeros(3))
+    assert not caplog.messages
+    flip(folder / CHECKPOINT / f"{30:012d}" / ARRAYS)
+    smrl.load(folder).policy(np.zeros(3))
+    (message,) = caplog.messages
+    assert f"checkpoint {folder / CHECKPOINT / '000000000030'} is damaged" in message
+    assert message.endswith("using that of step 20.")
+
+
+def test_policy_is_not_read_through_a_link(folder: Path) -> None:
+    moved = (folder / CHECKPOINT).rename(folder.parent / "moved")
+    (folder / CHECKPOINT).symlink_to(moved)
+    with pytest.raises(SmrlError, match=r"checkpoint is a link; replace it by what it points to"):
+        smrl.load(folder).policy  # noqa: B018
 
 
 def test_examine_links_and_folders_that_are_no_runs(folder: Path, tmp_path: Path) -> None:

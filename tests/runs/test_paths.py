@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from test_identity import DEFAULTS, settings
-from written_runs import make_config
+from written_runs import FACTS, make_config
 
 import smrl
 from smrl.errors import SmrlError
@@ -193,11 +193,11 @@ def test_start_reads_its_config_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Once to find the run without a lock, and once more under its lock."""
     read: list[str] = []
 
-    def counted(file: Path) -> str:
+    def counted(file: Path) -> bytes:
         read.append(file.name)
-        return file.read_text()
+        return file.read_bytes()
 
-    monkeypatch.setattr(paths, "read_text", counted)
+    monkeypatch.setattr(paths, "read_file", counted)
     smrl.train("ddpg", "Pendulum-v1", **SHORT, runs=tmp_path)
     assert read == []
     smrl.train("ddpg", "Pendulum-v1", **SHORT | {"steps": 40}, runs=tmp_path)
@@ -263,7 +263,7 @@ def test_shard_outside_its_folder_is_refused(tmp_path: Path, name: str) -> None:
     replay = Replay(100, SPEC, gamma=0.9)
     for row in range(10):
         replay.add(np.array([row]), np.zeros(1), 0.0, np.array([row + 1]), False, False)
-    checkpoint.save(tmp_path, Saved(10, {}, {}), replay)
+    checkpoint.save(tmp_path, Saved(10, {}, FACTS), replay)
     place = tmp_path / "000000000010"
     body = checkpoint.read_manifest(place)
     checkpoint.write_manifest(place, body | {"replay": body["replay"] | {name: "0"}})
@@ -273,7 +273,7 @@ def test_shard_outside_its_folder_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_copied_manifest_is_ignored(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, Saved(10, {}, {}), Replay(100, SPEC, gamma=0.9))
+    checkpoint.save(tmp_path, Saved(10, {}, FACTS), Replay(100, SPEC, gamma=0.9))
     shutil.copytree(tmp_path / "000000000010", tmp_path / "000000000099")
     assert checkpoint.newest_step(tmp_path) == 10
 

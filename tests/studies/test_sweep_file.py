@@ -1,5 +1,6 @@
 """Sweeps from files and presets: which runs they describe, and where errors are reported."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,20 @@ TABLE = '[[runs]]\nalgorithm = "sac"\nenv = "Hopper-v4"\n'
         (f"{TABLE}steps = [10_000, 20_000]\n", "give one number of steps"),
         (f"{TABLE}steps = 10_000\n{TABLE}steps = 20_000\n", "give one number of steps"),
         (f"title = 3\n{TABLE}", "title must be a text, not 3"),
+        (
+            f"{TABLE}seeds = 1_000_000_000\n",
+            "at least 1 (at most 1,000), not 1000000000",
+        ),
+        (
+            f"{TABLE}seeds = 1000\ntau = {[k / 100 for k in range(1, 90)]}\n",
+            "89,000 runs are more than a sweep",
+        ),
+        (f"{TABLE}steps = {'1' * 5000}\n", "cannot be read as TOML: Exceeds the limit (4300 digits)"),
+        (f"{TABLE}steps = 1e5000\n", "steps must be a whole number of at least 1, not inf"),
+        (f"{TABLE}steps = {'[' * 5000}{']' * 5000}\n", "cannot be read as TOML: maximum recursion depth exceeded"),
+        (f"{TABLE}steps = {'[' * 200}{']' * 200}\n", "steps must be a whole number of at least 1"),
+        (f"{TABLE}reuse = 3_000_000_000\n", "reuse must be at most 10,000, not 3000000000"),
+        ('[[runs]]\nalgorithm = "sac"\nenv = "a\\u0007"\n', "env must be a text without control characters"),
         (f"slurm = 3\n{TABLE}", "begin the options of sbatch with [slurm]"),
     ],
 )
@@ -162,6 +177,12 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"title = '\xe4'")
     with pytest.raises(SmrlError, match="UTF-8"):
         read_sweep(str(tmp_path / "latin.toml"), LISTS)
+    os.mkfifo(tmp_path / "fifo.toml")
+    with pytest.raises(SmrlError, match="it is not a regular file"):
+        read_sweep(str(tmp_path / "fifo.toml"), LISTS)
+    for name in ("x" * 300, "a\0b"):
+        with pytest.raises(SmrlError, match="the name of a sweep must be a path"):
+            read_sweep(name, LISTS)
     with pytest.raises(SmrlError, match=r"neither a file pper nor a preset .*; did you mean paper"):
         read_sweep("pper", LISTS)
 

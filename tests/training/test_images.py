@@ -11,8 +11,8 @@ import smrl
 from smrl.memory import replay
 from smrl.memory.frames import allocate
 from smrl.runs import checkpoint
-from smrl.runs.atomic import load_arrays
 from smrl.runs.paths import RunDirectory
+from smrl.runs.reading import load_arrays
 from smrl.training import memory_budget
 from smrl.types import ArraySpec
 

@@ -15,7 +15,7 @@ from broken_envs import Toy
 
 import smrl
 from smrl.errors import SmrlError
-from smrl.runs import atomic, checkpoint
+from smrl.runs import checkpoint, reading
 from smrl.training.clock import Clock
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 10, "eval_episodes": 2, "batch_size": 8, "reuse": 1}
@@ -139,7 +139,7 @@ def test_environments_are_closed_however_the_run_ends(tmp_path: Path) -> None:
 def test_a_checkpoint_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(tmp_path, on_step=lambda run, step: step == 30)
     read: list[str] = []
-    load_arrays = atomic.load_arrays
+    load_arrays = reading.load_arrays
 
     def counted(path: Path) -> dict[str, np.ndarray]:
         read.append(path.name)

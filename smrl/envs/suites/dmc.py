@@ -185,14 +185,20 @@ def make(name: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     if found:
         return DmControl(*found, render_mode or ("rgb_array" if name.startswith(PIXELS) else None))
     known = [*names(), *names(PIXELS), "dmc/cup-catch", f"{PIXELS}cup-catch"]
+    if is_registered(name):
+        return gymnasium.make(name, render_mode=render_mode, disable_env_checker=True)
     if name.startswith("dm_control/") and importlib.util.find_spec("shimmy"):
-        importlib.import_module("shimmy")
-        if name in gymnasium.registry:
-            return gymnasium.make(name, render_mode=render_mode, disable_env_checker=True)
         known = [id for id in gymnasium.registry if id.startswith("dm_control/")]
     domains = ", ".join(sorted({domain for domain, _ in suite().ALL_TASKS}))
     hint = nearest(name, known) or f"; a task is named as dmc/cheetah-run is, the domains are {domains}"
     raise SmrlError(f"there is no environment {name!r}{hint}")
+
+
+def is_registered(name: str) -> bool:
+    """Return whether Shimmy registers a name, as it does also for tasks that are not in the suite."""
+    if name.startswith("dm_control/") and importlib.util.find_spec("shimmy"):
+        importlib.import_module("shimmy")
+    return name in gymnasium.registry
 
 
 def find(name: str) -> tuple[str, str] | None:

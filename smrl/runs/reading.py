@@ -1,0 +1,90 @@
+"""Read the files of a run, which may be somebody else's: regular files only, below a size, and never through a link.
+
+A link could lead to any file of the reader, a FIFO or a device never ends. All functions raise OSError for a file that
+is not read, and ValueError for one that does not hold what it should; nothing is allocated for what it only claims.
+"""
+
+import errno
+import io
+import json
+import math
+import os
+import re
+import stat
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from smrl.plugins import in_words
+
+LARGEST_TEXT = 2**25  # bytes of config.json, a manifest or a table
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a regular file for reading."""
+    # O_NONBLOCK opens a FIFO without waiting for a writer, so that it can be refused.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a link", str(path)) from None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a small file."""
+    with open_regular(path) as file:
+        content = file.read(LARGEST_TEXT + 1)
+    if len(content) > LARGEST_TEXT:
+        raise OSError(errno.EFBIG, f"it has more than {LARGEST_TEXT:,} bytes", str(path))
+    return content
+
+
+def parse_json(content: bytes) -> Any:
+    """Return what a JSON text holds."""
+    try:
+        text = content.decode()
+        value = json.loads(text)
+        if re.search(r"\\u[dD][89a-fA-F]", text):  # half of a pair of code units, which no file or terminal can hold
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise ValueError("it is not JSON") from error
+    return value
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read what `smrl.runs.atomic.save_arrays` wrote."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = archive.infolist()
+                if sum(member.file_size for member in members) > size:
+                    raise ValueError("its arrays are larger than itself")
+                return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
+        except OSError:
+            raise
+        except Exception as error:  # a damaged archive can raise nearly anything
+            raise ValueError(f"{path.name} holds no arrays ({in_words(error)})") from error
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(member) as file:
+        version = npy.read_magic(file)
+        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = read_header(file)
+        if math.prod(shape) * dtype.itemsize != member.file_size - file.tell():
+            raise ValueError(f"{member.filename} does not have the size of its array")
+        file.seek(0)
+        return npy.read_array(file, allow_pickle=False)

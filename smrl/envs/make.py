@@ -134,6 +134,7 @@ def _make_by_name(env: str, options: dict[str, Any]) -> Raw:
         if function is not None:
             return _make_by_call(function, options)
         _register_extra(name)
+        _refuse_without_version(name)
     entry_point = str(getattr(gymnasium.registry.get(name), "entry_point", ""))
     if not entry_point.startswith(WITHOUT_MUJOCO):
         _log_mujoco_warnings()
@@ -182,6 +183,14 @@ def _register_extra(name: str) -> None:
             require(is_installed, f"{name} needs an extra that is not installed: {advice}")
             plugins.import_module(package, advice)
     bullet.register()
+
+
+def _refuse_without_version(name: str) -> None:
+    """Refuse an id without a version, which Gymnasium completes by the newest that it has today."""
+    versions = [id for id in gymnasium.registry if re.fullmatch(re.escape(name) + r"-v\d+", id)]
+    if name not in gymnasium.registry and versions:
+        newest = max(versions, key=lambda id: int(id.rpartition("-v")[2]))
+        raise SmrlError(f"{name} has no version, and results and presets depend on it: write {newest}")
 
 
 def _modern_id(name: str) -> str | None:

@@ -6,7 +6,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 from smrl import plugins
-from smrl.errors import SmrlError, nearest
+from smrl.envs.catalogue import canonical
+from smrl.errors import SmrlError, nearest, require
 
 if TYPE_CHECKING:
     from smrl.settings import Settings
@@ -16,13 +17,19 @@ GROUP = "smrl.presets"  # entry points of packages that provide presets
 
 @dataclass(frozen=True)
 class Row:
-    """Settings of an algorithm, or of all (*), on tasks whose ids match a pattern; later rows override earlier ones."""
+    """Settings of an algorithm, or of all (*), on tasks whose ids match a pattern; later rows override earlier ones.
+
+    The ids are those that `smrl list --environments` prints.
+    """
 
     algorithm: str
     settings: dict[str, Any]
     tasks: str = "*"
     source: Literal["", "from code", "ours"] = ""
     """Source of settings of the preset ``paper`` that the paper does not print."""
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.settings, dict), f"the settings of a row are a dict by name, not {self.settings!r}.")
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,10 @@ class Preset:
     rows: tuple[Row, ...]
     seeds: int = 3
     """Default number of seeds of ``smrl compare``; the paper's figures have six."""
+
+    def __post_init__(self) -> None:
+        is_rows = isinstance(self.rows, tuple) and all(isinstance(row, Row) for row in self.rows)
+        require(is_rows, f"the rows of a preset are a tuple of smrl.Row, not {self.rows!r}.")
 
 
 GYM, BULLET = "{}-v*", "{}*Env-v0"  # patterns of the ids of robots in Gym MuJoCo and PyBullet
@@ -66,7 +77,7 @@ SMALL_DRQ = {  # without augmentation, because a shift would move the paddle out
 }
 WALKER = ("stand", "walk", "run")
 SLOWER_NOISE = (  # tasks that the authors of DrQ-v2 call medium
-    *("acrobot-swingup", "cartpole-swingup-sparse", "cheetah-run", "finger-turn-*", "hopper-hop"),
+    *("acrobot-swingup", "cartpole-swingup_sparse", "cheetah-run", "finger-turn_*", "hopper-hop"),
     *("quadruped-*", "reacher-*", "walker-run"),
 )
 ORIGINAL_REDQ = {
@@ -198,14 +209,21 @@ def resolve(algorithm: str, env: str, preset: str = "paper", **values: Any) -> "
     >>> resolve("redq", "Hopper-v4", tau=0.01).fresh_batches
     20
     """
-    from smrl.settings import make_settings  # not above, so that presets can be listed without importing it
+    from smrl.settings import make_settings, names  # not above, so that presets can be listed without importing it
 
-    chosen = find_preset(preset)
+    env, chosen = canonical(env), find_preset(preset)
     algorithms = dict.fromkeys(row.algorithm for row in chosen.rows)
     if preset != "paper" and not algorithms.keys() & {algorithm, "*"}:
         raise SmrlError(f"the preset '{preset}' is not for {algorithm}, but for {', '.join(algorithms)}.")
+    known = names(algorithm).keys() - {"algorithm", "env"}
     settings: dict[str, Any] = {}
     for row in PRESETS["paper"].rows + chosen.rows:
-        if row.algorithm in ("*", algorithm) and fnmatchcase(env.rpartition(":")[2], row.tasks):
+        if row.algorithm not in ("*", algorithm):
+            continue
+        for name in sorted(row.settings.keys() - known):  # also in rows for other tasks, which would hide a misspelling
+            raise SmrlError(
+                f"the preset '{preset}' sets {name!r}, which {algorithm} does not have{nearest(name, known)}"
+            )
+        if fnmatchcase(env.rpartition(":")[2], canonical(row.tasks)):
             settings |= row.settings
     return make_settings(algorithm, env, **settings | values)

@@ -1,11 +1,14 @@
 """Types that flow between environment, replay memory, reuse loop and algorithm. Imports no JAX."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+
+from smrl.errors import require
 
 if TYPE_CHECKING:
     from jax import Array as Array
@@ -29,6 +32,14 @@ class ArraySpec:
     def zeros(self, *leading: int) -> np.ndarray:
         """Return zeros with the given leading axes."""
         return np.zeros((*leading, *self.shape), self.dtype)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One Box of an observation: its keys in Dicts, its indices in Tuples as digits, and its shape."""
+
+    path: tuple[str, ...]
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -109,6 +120,11 @@ class Spec:
 
     obs: ArraySpec
     action: Continuous | Discrete
+    entries: tuple[Entry, ...] = ()  # of the environment's observation: joined and padded with zeros, they are obs
+
+    def __post_init__(self) -> None:
+        size, room = (sum(math.prod(part.shape) for part in parts) for parts in (self.entries, (self.obs,)))
+        require(size <= room, f"entries of {size} numbers do not fit into observations of {room}")
 
     def example(self, count: int = 1) -> "Transition":
         """Return a batch of zeros, to initialise networks and to compile with."""
@@ -116,8 +132,10 @@ class Spec:
         return Transition(obs, self.action.array.zeros(count), scalars, scalars, obs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that config.json stores; ``stack`` is left out where it is 1."""
+        """Return the form that config.json stores; ``stack`` is left out where it is 1, ``entries`` where it is ()."""
         saved = dataclasses.asdict(self)
+        if not self.entries:
+            del saved["entries"]
         if self.obs.stack == 1:
             del saved["obs"]["stack"]
         return saved
@@ -130,7 +148,9 @@ class Spec:
             return {name: tuple(value) if isinstance(value, list) else value for name, value in saved[part].items()}
 
         action = fields("action")
-        return cls(ArraySpec(**fields("obs")), Discrete(**action) if "count" in action else Continuous(**action))
+        entries = (Entry(tuple(entry["path"]), tuple(entry["shape"])) for entry in saved.get("entries", ()))
+        space = Discrete(**action) if "count" in action else Continuous(**action)
+        return cls(ArraySpec(**fields("obs")), space, tuple(entries))
 
 
 class Transition(NamedTuple):

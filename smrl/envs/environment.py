@@ -1,6 +1,7 @@
 """The environment as the training loop sees it: everything that goes in or comes out is converted and checked."""
 
 import contextlib
+from dataclasses import replace
 from typing import Any, final
 
 import gymnasium
@@ -11,6 +12,7 @@ from smrl.envs.spaces import short_repr
 from smrl.envs.wrappers import NEW_LIFE, FrameStack
 from smrl.errors import SmrlError
 from smrl.plugins import in_words
+from smrl.types import Entry
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -24,19 +26,29 @@ class Environment:
     """A Gymnasium environment with supported spaces, made by `smrl.envs.make.make`.
 
     Observations are float32 vectors or uint8 images. Actions are what an algorithm chooses: a vector in [-1, 1], or the
-    index of a discrete action. ``notes`` are messages that a user should read.
+    index of a discrete action. ``notes`` are messages that a user should read. ``own`` is the environment with its own
+    actions and observations, before the latter were flattened or padded.
 
     ``over`` is true when the episode has ended. A step that loses a life may terminate without ending the episode: its
     observation then begins the next life.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], name: str, notes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        name: str,
+        notes: tuple[str, ...] = (),
+        own: gymnasium.Env[Any, Any] | None = None,
+    ) -> None:
         self.env = env
+        self.own = own or env
         self.name = name
         self.notes = notes
         # Counts only as the outermost wrapper, because another one around it might skip frames.
         stack = env.stack if isinstance(env, FrameStack) else 1
-        self.spec = spaces.spec(env.observation_space, env.action_space, stack)
+        spec = spaces.spec(env.observation_space, env.action_space, stack)
+        entries = spaces.entries(self.own.observation_space)
+        self.spec = spec if entries == (Entry((), spec.obs.shape),) else replace(spec, entries=entries)
         self.over = False
         self._is_image = spaces.is_image(env.observation_space)
         self._obs_shape = env.observation_space.shape

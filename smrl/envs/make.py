@@ -86,7 +86,7 @@ def make(
             raw = FrameStack(dmc.Pixels(raw, image_size or dmc.SIZE), dmc.STACK)
         if is_game:
             raw = FrameStack(atari.Screen(raw, image_size or atari.SIZE), atari.STACK)
-        notes = []
+        notes, own = [], raw
         if spaces.is_nested(raw.observation_space):
             flattened = f"the {type(raw.observation_space).__name__} observations of {name} are flattened to vectors"
             notes.append(f"{flattened} by gymnasium.wrappers.FlattenObservation")
@@ -94,7 +94,7 @@ def make(
         if pad_observations:
             notes.append(f"{pad_observations} zeros are appended to the observations of {name}")
             raw = append_zeros(raw, pad_observations)
-        return Environment(raw, name, tuple(notes))
+        return Environment(raw, name, tuple(notes), own)
 
 
 class EnvFactory:

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from smrl.plugins import in_words
-from smrl.types import ArraySpec, Continuous, Discrete, Spec
+from smrl.types import ArraySpec, Continuous, Discrete, Entry, Spec
 
 NEEDED = "smrl needs a bounded Box of floats or a Discrete action space"
 
@@ -22,6 +22,11 @@ def spec(observations: Any, actions: Any, stack: int = 1) -> Spec:
         return Spec(obs, Discrete(int(actions.n), int(actions.start)))
     low, high = (tuple(bound.reshape(-1).tolist()) for bound in (actions.low, actions.high))
     return Spec(obs, Continuous(len(low), low, high, actions.shape, str(actions.dtype)))
+
+
+def entries(space: Any) -> tuple[Entry, ...]:
+    """Return the Boxes of an observation space in the order in which Gymnasium flattens them."""
+    return tuple(Entry(path, box.shape) for path, box in _leaves(space))
 
 
 def is_image(space: Any) -> bool:
@@ -63,7 +68,7 @@ def _unsupported_actions(space: Any, name: str) -> str | None:
 def _unsupported_observations(space: Any, name: str) -> str | None:
     if space is None:
         return f"{name} has no observation_space: set it to a gymnasium.spaces.Box in its constructor"
-    for leaf in _leaves(space):
+    for _, leaf in _leaves(space):
         if not isinstance(leaf, spaces.Box):
             nested = f"{type(space).__name__} observations with {short_repr(leaf)}"
             has = short_repr(space) if leaf is space else nested
@@ -75,9 +80,10 @@ def _unsupported_observations(space: Any, name: str) -> str | None:
     return None
 
 
-def _leaves(space: Any) -> Iterator[Any]:
+def _leaves(space: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the spaces in nested Dicts and Tuples, each with its keys and indices."""
     if not is_nested(space):
-        yield space
+        yield path, space
         return
-    for entry in space.values() if isinstance(space, spaces.Dict) else space:
-        yield from _leaves(entry)
+    for key, entry in space.items() if isinstance(space, spaces.Dict) else enumerate(space):
+        yield from _leaves(entry, (*path, str(key)))

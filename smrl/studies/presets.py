@@ -220,7 +220,9 @@ def resolve(algorithm: str, env: str, preset: str = "paper", **values: Any) -> "
     for row in PRESETS["paper"].rows + chosen.rows:
         if row.algorithm not in ("*", algorithm):
             continue
-        for name in sorted(row.settings.keys() - known):  # also in rows for other tasks, which would hide a misspelling
+        for name in sorted(
+            map(str, row.settings.keys() - known)
+        ):  # also in rows for other tasks, which would hide a misspelling
             raise SmrlError(
                 f"the preset '{preset}' sets {name!r}, which {algorithm} does not have{nearest(name, known)}"
             )

@@ -106,7 +106,9 @@ def evaluate(
     """
     episodes = convert("episodes", episodes, Count)
     policy = run.best_policy if best else run.policy
-    with contextlib.closing(Evaluator(EnvFactory(lambda: run.make_env(env)), episodes, run.settings.seed)) as evaluator:
+    with contextlib.closing(
+        Evaluator(EnvFactory(lambda: run.make_environment(env)), episodes, run.settings.seed)
+    ) as evaluator:
         played = evaluator(policy.act)
     assert played is not None
     return played

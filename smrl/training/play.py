@@ -52,7 +52,7 @@ def play(
     with (
         _advice(),
         _screenless() if video else contextlib.nullcontext(),
-        contextlib.closing(run.make_env(env, "rgb_array" if video else "human")) as environment,
+        contextlib.closing(run.make_environment(env, "rgb_array" if video else "human")) as environment,
     ):
         fps = environment.env.metadata.get("render_fps", 30)
         with _recording(video, int(fps)) as record:

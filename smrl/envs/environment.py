@@ -1,8 +1,8 @@
 """The environment as the training loop sees it: everything that goes in or comes out is converted and checked."""
 
 import contextlib
-from dataclasses import replace
-from typing import Any, final
+from dataclasses import dataclass, replace
+from typing import Any, Literal, final
 
 import gymnasium
 import numpy as np
@@ -14,7 +14,17 @@ from smrl.errors import SmrlError
 from smrl.plugins import in_words
 from smrl.types import Entry
 
+Level = Literal["error", "warning", "note"]
 FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding about an environment and what it means for training."""
+
+    level: Level
+    what: str
+    meaning: str
 
 
 class EnvironmentFault(SmrlError):
@@ -26,8 +36,8 @@ class Environment:
     """A Gymnasium environment with supported spaces, made by `smrl.envs.make.make`.
 
     Observations are float32 vectors or uint8 images. Actions are what an algorithm chooses: a vector in [-1, 1], or the
-    index of a discrete action. ``notes`` are messages that a user should read. ``own`` is the environment with its own
-    actions and observations, before the latter were flattened or padded.
+    index of a discrete action. ``notes`` are for the user to read. ``own`` is the environment with its own actions
+    and observations, before the latter were flattened or padded.
 
     ``over`` is true when the episode has ended. A step that loses a life may terminate without ending the episode: its
     observation then begins the next life.
@@ -37,11 +47,11 @@ class Environment:
         self,
         env: gymnasium.Env[Any, Any],
         name: str,
-        notes: tuple[str, ...] = (),
+        notes: tuple[Finding, ...] = (),
         own: gymnasium.Env[Any, Any] | None = None,
     ) -> None:
         self.env = env
-        self.own = own or env
+        self.own = env if own is None else own
         self.name = name
         self.notes = notes
         # Counts only as the outermost wrapper, because another one around it might skip frames.

@@ -12,6 +12,7 @@ from smrl.plugins import in_words
 from smrl.types import ArraySpec, Continuous, Discrete, Entry, Spec
 
 NEEDED = "smrl needs a bounded Box of floats or a Discrete action space"
+MANY = 1_000  # numbers of an observation with several axes from which on it is probably an image
 
 
 def spec(observations: Any, actions: Any, stack: int = 1) -> Spec:
@@ -42,6 +43,20 @@ def is_nested(space: Any) -> bool:
 def short_repr(value: object) -> str:
     """Return a value's repr, shortened to one line for a message."""
     return textwrap.shorten(repr(value), 80, placeholder=" …")
+
+
+def doubts(space: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Yield what is probably wrong with the images of an observation space, and what to do."""
+    for _, box in _leaves(space):
+        size = math.prod(box.shape)
+        if is_image(box) and box.shape[0] < min(box.shape[1:]):
+            what = f"the images of {name} have the shape {box.shape}, as if the channels came first"
+            advice = "np.moveaxis(image, 0, -1) in a gymnasium.wrappers.TransformObservation"
+            yield what, f"smrl takes them for (height, width, channels): move the channels to the end by {advice}."
+        elif not is_image(box) and len(box.shape) > 1 and size >= MANY:
+            what = f"observations of {name}, {box.shape} of {box.dtype}, become vectors of {size:,} numbers"
+            advice = "a stack of them is made by smrl.envs.wrappers.FrameStack"
+            yield what, f"Only uint8 with the axes (height, width, channels) is seen as an image; {advice}."
 
 
 def unsupported(env: Any, name: str) -> str | None:
@@ -75,6 +90,12 @@ def _unsupported_observations(space: Any, name: str) -> str | None:
             flattens = getattr(space, "is_np_flattenable", False)  # Gymnasium cannot flatten sequences and graphs
             advice = "wrap it in gymnasium.wrappers.FlattenObservation" if flattens else "observe a Box of numbers"
             return f"smrl observes a Box, or a Dict or Tuple of them, {name} has {has}: {advice}"
+    for path, leaf in _leaves(space):
+        if path and is_image(leaf):
+            what = f"{name} observes a {type(space).__name__} with the image {'.'.join(path)} {leaf.shape}"
+            advice = "observe only the image, or only the others, by gymnasium.wrappers.TransformObservation"
+            vector = f"or one vector of all {spaces.flatdim(space):,} numbers by FlattenObservation"
+            return f"{what}, and smrl one image or a vector: {advice}, {vector}"
     if spaces.flatdim(space) == 0:
         return f"{name} has empty observations, {short_repr(space)}: there is nothing to observe"
     return None

@@ -126,6 +126,13 @@ class Spec:
         size, room = (sum(math.prod(part.shape) for part in parts) for parts in (self.entries, (self.obs,)))
         require(size <= room, f"entries of {size} numbers do not fit into observations of {room}")
 
+    def __str__(self) -> str:
+        what = f"observations of shape {self.obs.shape} and dtype {self.obs.dtype}, {self.action}"
+        if isinstance(self.action, Discrete):
+            return what
+        low, high = self.action.bounds
+        return f"{what} in [{low.min():g}, {high.max():g}]"
+
     def example(self, count: int = 1) -> "Transition":
         """Return a batch of zeros, to initialise networks and to compile with."""
         obs, scalars = self.obs.zeros(count), np.zeros(count, np.float32)

@@ -75,17 +75,14 @@ def _examine(env: str | Callable[..., Raw]) -> Iterator[Finding]:
 
 
 def _describe(environment: Environment) -> Iterator[Finding]:
-    obs, action = environment.spec.obs, environment.spec.action
-    what = f"observations of shape {obs.shape} and dtype {obs.dtype}, {action}"
+    action, meaning = environment.spec.action, "The inputs and outputs of the networks"
     if isinstance(action, Continuous):
-        low, high = action.bounds[0].min(), action.bounds[1].max()
-        advice = "The inputs and outputs of the networks; actions are scaled to these bounds."
-        yield Finding("note", f"{what} in [{low:g}, {high:g}]", advice)
-        if max(-low, high) > WIDE_ACTION:
+        yield Finding("note", str(environment.spec), f"{meaning}; actions are scaled to these bounds.")
+        if (largest := np.abs(action.bounds).max()) > WIDE_ACTION:
             advice = "Declare bounds within which actions make a difference."
-            yield Finding("warning", f"actions reach {max(-low, high):g}", advice)
+            yield Finding("warning", f"actions reach {largest:g}", advice)
     else:
-        yield Finding("note", what, "The inputs and outputs of the networks.")
+        yield Finding("note", str(environment.spec), f"{meaning}.")
     yield from environment.notes
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from smrl.envs.environment import Environment
 from smrl.envs.make import EnvFactory, Raw
 from smrl.randomness import Purpose, environment_seed
-from smrl.training.run import Run
+from smrl.training.run import Run, make_environment
 from smrl.validation import Count, convert
 
 AT_ONCE = 16  # episodes played at the same time
@@ -107,7 +107,7 @@ def evaluate(
     episodes = convert("episodes", episodes, Count)
     policy = run.best_policy if best else run.policy
     with contextlib.closing(
-        Evaluator(EnvFactory(lambda: run.make_environment(env)), episodes, run.settings.seed)
+        Evaluator(EnvFactory(lambda: make_environment(run, env)), episodes, run.settings.seed)
     ) as evaluator:
         played = evaluator(policy.act)
     assert played is not None

@@ -123,21 +123,7 @@ class Run:
         >>> obs, info = env.reset(seed=0)                                         # doctest: +SKIP
         >>> obs, reward, terminated, truncated, info = env.step(run.policy(obs))  # doctest: +SKIP
         """
-        return self.make_environment(env, render_mode).own
-
-    def make_environment(
-        self, env: str | Callable[..., Raw] | None = None, render_mode: str | None = None
-    ) -> Environment:
-        """Make the environment of `make_env` as training and evaluation see it."""
-        name = self.settings.env
-        require(
-            env is not None or (self.config["env_source"] != NAMED and not name.startswith("__main__:")),
-            f"{self.path} was trained in an environment that a function makes ({name}): open it in Python, with "
-            f"smrl.evaluate(smrl.load({str(self.path)!r}), env=that_function) or smrl.play(…, env=that_function).",
-        )
-        if env is None and not self.trust:
-            refuse_code(self.path, named_code(self.settings.to_json()))
-        return make(env or name, render_mode, **self.settings.env_options)
+        return make_environment(self, env, render_mode).own
 
     def _load_policy(self, best: bool) -> Policy:
         spec = Spec.from_json(self.config["spec"])
@@ -149,6 +135,25 @@ class Run:
             f"{self.path} has kept no best policy; evaluate the newest one, or train it further.",
         )
         return Policy(spec, load_policy(self.settings, spec, saved.arrays, best))
+
+
+def make_environment(
+    run: Run, env: str | Callable[..., Raw] | None = None, render_mode: str | None = None
+) -> Environment:
+    """Make the environment of a run with the actions and observations of its algorithm; see `Run.make_env`."""
+    name = run.settings.env
+    require(
+        env is not None or (run.config["env_source"] != NAMED and not name.startswith("__main__:")),
+        f"{run.path} was trained in an environment that a function makes ({name}): open it in Python, with "
+        f"smrl.evaluate(smrl.load({str(run.path)!r}), env=that_function) or smrl.play(…, env=that_function).",
+    )
+    if env is None and not run.trust:
+        refuse_code(run.path, named_code(run.settings.to_json()))
+    made, spec = make(env or name, render_mode, **run.settings.env_options), Spec.from_json(run.config["spec"])
+    if (made.spec.obs, made.spec.action) != (spec.obs, spec.action):
+        made.close()
+        raise SmrlError(f"{made.name} has {made.spec}; {run.path} was trained with {spec}: give its own environment")
+    return made
 
 
 def load(path: str | Path, trust: bool = False) -> Run:

@@ -128,6 +128,18 @@ def test_stable_baselines3_evaluates_in_make_env(pendulum: smrl.Run) -> None:
     assert -200 < mean < 0
 
 
+@pytest.mark.parametrize("other", ["CartPole-v1", "MountainCarContinuous-v0", lambda: rescaled(3.0)])
+def test_an_environment_with_other_spaces_is_refused(pendulum: smrl.Run, other: Any) -> None:
+    for use in (pendulum.make_env, lambda env: smrl.evaluate(pendulum, 1, env=env)):
+        with pytest.raises(SmrlError, match=r"was trained with .* \(5,\) .* in \[-2, 2\]: give its own"):
+            use(other)
+    assert pendulum.make_env(lambda: rescaled(2.0)).action_space == pendulum.make_env().action_space
+
+
+def rescaled(reach: float) -> gymnasium.Env[Any, Any]:
+    return gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), np.float32(-reach), np.float32(reach))
+
+
 def policy(obs: ArraySpec, *entries: Entry) -> Policy:
     """A policy whose action is the mean of the observation, in [0, 2]."""
 

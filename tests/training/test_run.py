@@ -31,11 +31,13 @@ def entries() -> gymnasium.Env[Any, Any]:
 PENDULUM = SMALL | {"action_repeat": 3, "max_episode_steps": 20, "pad_observations": 2}
 RUNS = {
     "repeated": ("ddpg", "Pendulum-v1", PENDULUM),
-    "discrete": ("dqn", "CartPole-v1", {"hidden": (8,), "n_step": 1}),
-    "images": ("dqn", "smrl/Catch-v0", IMAGES | {"hidden": (8,)}),
+    "discrete actions and images": ("dqn", "smrl/Catch-v0", IMAGES | {"hidden": (8,)}),
     "entries": ("ddpg", entries, SMALL | {"pad_observations": 3}),
 }
-SLOW = ("drqv2", "smrl/CatchContinuous-v0", SMALL | IMAGES | {"features": 8})
+SLOW = {
+    "discrete actions": ("dqn", "CartPole-v1", {"hidden": (8,), "n_step": 1}),
+    "images": ("drqv2", "smrl/CatchContinuous-v0", SMALL | IMAGES | {"features": 8}),
+}
 
 
 class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -57,7 +59,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("algorithm", "env", "settings"),
-    [*(pytest.param(*case, id=name) for name, case in RUNS.items()), pytest.param(*SLOW, marks=pytest.mark.slow)],
+    [
+        *(pytest.param(*case, id=name) for name, case in RUNS.items()),
+        *(pytest.param(*case, id=name, marks=pytest.mark.slow) for name, case in SLOW.items()),
+    ],
 )
 def test_an_episode_of_make_env_has_the_return_of_the_evaluation(
     algorithm: str, env: str | Callable[[], Any], settings: dict[str, Any], folder: Path
@@ -87,8 +92,20 @@ def test_an_episode_of_make_env_has_the_return_of_the_evaluation(
     np.testing.assert_array_equal(received, np.repeat(chosen, run.settings.action_repeat, axis=0)[: len(received)])
 
 
-def play(env: gymnasium.Env[Any, Any], policy: Callable[[Any], Any]) -> None:
-    obs, _ = env.reset(seed=0)
+@pytest.mark.slow
+def test_make_env_stacks_the_frames_of_a_game(folder: Path) -> None:
+    options = IMAGES | {"hidden": (8,), "image_size": 20, "max_episode_steps": 200}
+    run = smrl.train("dqn", "PongNoFrameskip-v4", **SHORT, **options, runs=folder)
+    env = RecordEpisodeStatistics(run.make_env())
+    assert env.observation_space.shape == (20, 20, 4)
+    play(env, run.policy, environment_seed(run.settings.seed, Purpose.EVALUATE, 0))
+    played = smrl.evaluate(run, 1)
+    assert (list(env.return_queue), list(env.length_queue)) == (played.returns.tolist(), played.lengths.tolist())
+    assert played.returns[0] < 0, "the return is not zero in any case"
+
+
+def play(env: gymnasium.Env[Any, Any], policy: Callable[[Any], Any], seed: int = 0) -> None:
+    obs, _ = env.reset(seed=seed)
     is_over = False
     while not is_over:
         obs, _, terminated, truncated, _ = env.step(policy(obs))

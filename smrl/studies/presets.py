@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from smrl import plugins
 from smrl.envs.catalogue import canonical
-from smrl.errors import SmrlError, nearest, require
+from smrl.errors import SmrlError, nearest
 
 if TYPE_CHECKING:
     from smrl.settings import Settings
@@ -28,9 +28,6 @@ class Row:
     source: Literal["", "from code", "ours"] = ""
     """Source of settings of the preset ``paper`` that the paper does not print."""
 
-    def __post_init__(self) -> None:
-        require(isinstance(self.settings, dict), f"the settings of a row are a dict by name, not {self.settings!r}.")
-
 
 @dataclass(frozen=True)
 class Preset:
@@ -40,10 +37,6 @@ class Preset:
     rows: tuple[Row, ...]
     seeds: int = 3
     """Default number of seeds of ``smrl compare``; the paper's figures have six."""
-
-    def __post_init__(self) -> None:
-        is_rows = isinstance(self.rows, tuple) and all(isinstance(row, Row) for row in self.rows)
-        require(is_rows, f"the rows of a preset are a tuple of smrl.Row, not {self.rows!r}.")
 
 
 GYM, BULLET = "{}-v*", "{}*Env-v0"  # patterns of the ids of robots in Gym MuJoCo and PyBullet
@@ -220,9 +213,8 @@ def resolve(algorithm: str, env: str, preset: str = "paper", **values: Any) -> "
     for row in PRESETS["paper"].rows + chosen.rows:
         if row.algorithm not in ("*", algorithm):
             continue
-        for name in sorted(
-            map(str, row.settings.keys() - known)
-        ):  # also in rows for other tasks, which would hide a misspelling
+        # Rows for other tasks are checked too: they would hide a misspelling.
+        for name in sorted(row.settings.keys() - known):
             raise SmrlError(
                 f"the preset '{preset}' sets {name!r}, which {algorithm} does not have{nearest(name, known)}"
             )

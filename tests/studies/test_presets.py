@@ -173,11 +173,3 @@ def test_a_preset_with_an_unknown_setting_is_refused_on_every_task(row: Row, mon
     monkeypatch.setitem(PRESETS, "mine", Preset("", (row,)))
     with pytest.raises(SmrlError, match=rf"the preset 'mine' sets '{next(iter(row.settings))}', which sac does not"):
         resolve("sac", "Hopper-v4", "mine")
-
-
-def test_presets_of_wrong_types_are_refused() -> None:
-    with pytest.raises(SmrlError, match="the settings of a row are a dict by name"):
-        Row("*", [("reuse", 1)])  # type: ignore[arg-type]
-    for rows in ([Row("*", {})], "sac", (3,), Row("*", {})):
-        with pytest.raises(SmrlError, match=r"the rows of a preset are a tuple of smrl\.Row"):
-            Preset("mine", rows)  # type: ignore[arg-type]

@@ -49,6 +49,14 @@ class ArraySpec:
 
 
 @dataclass(frozen=True)
+class Entry:
+    """One Box of an observation: its keys in Dicts, its indices in Tuples as digits, and its shape."""
+
+    path: tuple[str, ...]
+    shape: Axes
+
+
+@dataclass(frozen=True)
 class Continuous:
     """Real-valued actions: [-1, 1] in each dimension for the algorithm, a Box for the environment."""
 
@@ -136,6 +144,18 @@ class Spec:
 
     obs: ArraySpec
     action: Continuous | Discrete
+    entries: tuple[Entry, ...] = ()  # of the environment's observation: joined and padded with zeros, they are obs
+
+    def __post_init__(self) -> None:
+        size, room = (sum(math.prod(part.shape) for part in parts) for parts in (self.entries, (self.obs,)))
+        require(size <= room, f"entries of {size} numbers do not fit into observations of {room}")
+
+    def __str__(self) -> str:
+        what = f"observations of shape {self.obs.shape} and dtype {self.obs.dtype}, {self.action}"
+        if isinstance(self.action, Discrete):
+            return what
+        low, high = self.action.bounds
+        return f"{what} in [{low.min():g}, {high.max():g}]"
 
     def example(self, count: int = 1) -> "Transition":
         """Return a batch of zeros, to initialise networks and to compile with."""
@@ -143,8 +163,10 @@ class Spec:
         return Transition(obs, self.action.array.zeros(count), scalars, scalars, obs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that config.json stores; ``stack`` is left out where it is 1."""
+        """Return the form that config.json stores; ``stack`` is left out where it is 1, ``entries`` where it is ()."""
         saved = dataclasses.asdict(self)
+        if not self.entries:
+            del saved["entries"]
         if self.obs.stack == 1:
             del saved["obs"]["stack"]
         return saved
@@ -154,7 +176,8 @@ class Spec:
         """Rebuild a spec from the result of `to_json`; nothing is allocated for one that is not valid."""
         action: Any = Discrete if "count" in saved["action"] else Continuous
         try:
-            return cls(msgspec.convert(saved["obs"], ArraySpec), msgspec.convert(saved["action"], action))
+            entries = msgspec.convert(saved.get("entries", ()), tuple[Entry, ...])
+            return cls(msgspec.convert(saved["obs"], ArraySpec), msgspec.convert(saved["action"], action), entries)
         except (SmrlError, ValueError) as error:
             message = f"the spec of the environment in config.json is not valid: {error}"
             raise SmrlError(f"{message.removesuffix('.')}; restore the file from a copy.") from None

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from smrl.errors import nearest, require
 
 OWN = "your own"
+DMC_DOMAINS = (  # a table, because importing dm_control takes a second; humanoid_CMU comes before humanoid
+    *("acrobot", "ball_in_cup", "cartpole", "cheetah", "dog", "finger", "fish", "hopper", "humanoid_CMU", "humanoid"),
+    *("lqr", "manipulator", "pendulum", "point_mass", "quadruped", "reacher", "stacker", "swimmer", "walker"),
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,23 @@ def ids(family: str) -> list[str]:
     """Import a family and return the ids of all its tasks; none if it is not installed."""
     require(family in families(), f"there is no family of environments {family!r}{nearest(family, families())}")
     return FAMILIES[family].find() if family != OWN and FAMILIES[family].is_installed else []
+
+
+def canonical(env: str) -> str:
+    """Return the one name of a task that `smrl list` prints; tasks of the DeepMind Control suite have several.
+
+    >>> canonical("dmc/cheetah_run"), canonical("dm_control/cheetah-run-v0"), canonical("dmc-pixels/cup-catch")
+    ('dmc/cheetah-run', 'dmc/cheetah-run', 'dmc-pixels/ball_in_cup-catch')
+    """
+    module, colon, name = env.rpartition(":")
+    prefix, _, rest = name.partition("/")
+    found = re.fullmatch(f"(cup|{'|'.join(DMC_DOMAINS)})_(.+)", rest.replace("-", "_"))
+    if prefix not in ("dmc", "dmc-pixels", "dm_control") or not found:
+        return env
+    domain, task = found.groups()
+    if prefix == "dm_control":  # Shimmy's ids have a version, which as in Shimmy may be left out
+        prefix, task = "dmc", task.removesuffix("_v0")
+    return f"{module}{colon}{prefix}/{'ball_in_cup' if domain == 'cup' else domain}-{task}"
 
 
 def _registered(pattern: str, entry_point: str = "") -> list[str]:

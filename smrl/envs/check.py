@@ -3,32 +3,21 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import gymnasium
 import numpy as np
 
-from smrl.envs.environment import Environment
+from smrl.envs.environment import Environment, Finding, Level
 from smrl.envs.make import Raw, make
 from smrl.errors import SmrlError
 from smrl.types import Continuous
 
-Level = Literal["error", "warning", "note"]
 STEPS, SECONDS = 5_000, 6.0  # limits of the search with random actions
 REPEATED_STEPS, REPEATED_SECONDS = 300, 1.2  # limits of the episodes that are run three times
 LARGE, SMALL = 1e3, 1e-3  # rewards and observations beyond these are badly scaled
 WIDE_ACTION = 1e6
 SLOW = 50.0  # steps per second
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A finding and what it means for training."""
-
-    level: Level
-    what: str
-    meaning: str
 
 
 class Step(NamedTuple):
@@ -86,19 +75,15 @@ def _examine(env: str | Callable[..., Raw]) -> Iterator[Finding]:
 
 
 def _describe(environment: Environment) -> Iterator[Finding]:
-    obs, action = environment.spec.obs, environment.spec.action
-    what = f"observations of shape {obs.shape} and dtype {obs.dtype}, {action}"
+    action, meaning = environment.spec.action, "The inputs and outputs of the networks"
     if isinstance(action, Continuous):
-        low, high = action.bounds[0].min(), action.bounds[1].max()
-        advice = "The inputs and outputs of the networks; actions are scaled to these bounds."
-        yield Finding("note", f"{what} in [{low:g}, {high:g}]", advice)
-        if max(-low, high) > WIDE_ACTION:
+        yield Finding("note", str(environment.spec), f"{meaning}; actions are scaled to these bounds.")
+        if (largest := np.abs(action.bounds).max()) > WIDE_ACTION:
             advice = "Declare bounds within which actions make a difference."
-            yield Finding("warning", f"actions reach {max(-low, high):g}", advice)
+            yield Finding("warning", f"actions reach {largest:g}", advice)
     else:
-        yield Finding("note", what, "The inputs and outputs of the networks.")
-    for note in environment.notes:
-        yield Finding("note", note, "Do the same with observations if you use the policy elsewhere.")
+        yield Finding("note", str(environment.spec), f"{meaning}.")
+    yield from environment.notes
 
 
 def _roll(environment: Environment, seed: int, steps: int, seconds: float) -> Iterator[Step]:

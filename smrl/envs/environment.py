@@ -1,7 +1,8 @@
 """The environment as the training loop sees it: everything that goes in or comes out is converted and checked."""
 
 import contextlib
-from typing import Any, final
+from dataclasses import dataclass, replace
+from typing import Any, Literal, final
 
 import gymnasium
 import numpy as np
@@ -10,8 +11,19 @@ from smrl.envs import spaces
 from smrl.envs.wrappers import NEW_LIFE, FrameStack
 from smrl.errors import SmrlError, short_repr
 from smrl.plugins import in_words
+from smrl.types import Entry
 
+Level = Literal["error", "warning", "note"]
 FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding about an environment and what it means for training."""
+
+    level: Level
+    what: str
+    meaning: str
 
 
 class EnvironmentFault(SmrlError):
@@ -23,19 +35,29 @@ class Environment:
     """A Gymnasium environment with supported spaces, made by `smrl.envs.make.make`.
 
     Observations are float32 vectors or uint8 images. Actions are what an algorithm chooses: a vector in [-1, 1], or the
-    index of a discrete action. ``notes`` are messages that a user should read.
+    index of a discrete action. ``notes`` are for the user to read. ``own`` is the environment with its own actions
+    and observations, before the latter were flattened or padded.
 
     ``over`` is true when the episode has ended. A step that loses a life may terminate without ending the episode: its
     observation then begins the next life.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], name: str, notes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        name: str,
+        notes: tuple[Finding, ...] = (),
+        own: gymnasium.Env[Any, Any] | None = None,
+    ) -> None:
         self.env = env
+        self.own = env if own is None else own
         self.name = name
         self.notes = notes
         # Counts only as the outermost wrapper, because another one around it might skip frames.
         stack = env.stack if isinstance(env, FrameStack) else 1
-        self.spec = spaces.spec(env.observation_space, env.action_space, stack)
+        spec = spaces.spec(env.observation_space, env.action_space, stack)
+        entries = spaces.entries(self.own.observation_space)
+        self.spec = spec if entries == (Entry((), spec.obs.shape),) else replace(spec, entries=entries)
         self.over = False
         self._is_image = spaces.is_image(env.observation_space)
         self._obs_shape = env.observation_space.shape

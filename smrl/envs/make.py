@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium
-from gymnasium.wrappers import FlattenObservation, TimeLimit
+from gymnasium.wrappers import FlattenObservation, NormalizeObservation, NormalizeReward, TimeLimit
 
 from smrl import plugins
 from smrl.envs import spaces
 from smrl.envs.catalogue import FAMILIES
-from smrl.envs.environment import Environment
+from smrl.envs.environment import Environment, Finding
 from smrl.envs.suites import atari, bullet, dmc
 from smrl.envs.wrappers import ActionRepeat, FrameStack, append_zeros
 from smrl.errors import SmrlError, nearest, require, short_repr
@@ -36,6 +36,8 @@ WITHOUT_MUJOCO = (
     *("gymnasium.envs.box2d.", "gymnasium.envs.classic_control.", "gymnasium.envs.toy_text."),
     *("ale_py.", "smrl."),
 )
+
+AS_RETURNED = "The trained policy does the same, so it takes observations as the environment returns them."
 
 logger = logging.getLogger(__name__)
 _logged: set[str] = set()
@@ -67,7 +69,7 @@ def make(
         is_game = isinstance(raw, atari.Game)
         name = getattr(raw.spec, "id", None) or type(raw.unwrapped).__name__
         name = name.replace("dmc/", dmc.PIXELS) if is_drawn else name
-        problem = spaces.unsupported(raw, name)
+        problem = spaces.unsupported(raw, name) or _running_statistics(raw, name)
         if not problem and pad_observations and (is_drawn or spaces.is_image(raw.observation_space)):
             problem = f"zeros cannot be appended to the images that {name} observes: leave pad_observations out"
         if not problem and image_size is not None and not (is_drawn or is_game):
@@ -86,15 +88,18 @@ def make(
             raw = FrameStack(dmc.Pixels(raw, image_size or dmc.SIZE), dmc.STACK)
         if is_game:
             raw = FrameStack(atari.Screen(raw, image_size or atari.SIZE), atari.STACK)
-        notes = []
+        notes = [Finding("warning", *doubt) for doubt in spaces.doubts(raw.observation_space, name)]
+        own = raw
         if spaces.is_nested(raw.observation_space):
             flattened = f"the {type(raw.observation_space).__name__} observations of {name} are flattened to vectors"
-            notes.append(f"{flattened} by gymnasium.wrappers.FlattenObservation")
+            what = f"{flattened} by gymnasium.wrappers.FlattenObservation"
+            notes.append(Finding("note", what, AS_RETURNED))
             raw = FlattenObservation(raw)
         if pad_observations:
-            notes.append(f"{pad_observations} zeros are appended to the observations of {name}")
+            what = f"{pad_observations} zeros are appended to the observations of {name}"
+            notes.append(Finding("note", what, AS_RETURNED))
             raw = append_zeros(raw, pad_observations)
-        return Environment(raw, name, tuple(notes))
+        return Environment(raw, name, tuple(notes), own)
 
 
 class EnvFactory:
@@ -132,7 +137,7 @@ def is_known(name: str) -> bool:
         if name.startswith(dmc.PREFIXES):
             return dmc.find(name) is not None or dmc.is_registered(name)
         _register_extra(name)
-        return name in gymnasium.registry or _has_versions(name)
+        return name in gymnasium.registry
     return True
 
 
@@ -153,6 +158,7 @@ def _make_by_name(env: str, options: dict[str, Any]) -> Raw:
         if function is not None:
             return _make_by_call(function, options)
         _register_extra(name)
+        _refuse_without_version(name)
     entry_point = str(getattr(gymnasium.registry.get(name), "entry_point", ""))
     if not entry_point.startswith(WITHOUT_MUJOCO):
         _log_mujoco_warnings()
@@ -192,6 +198,20 @@ def _make_by_call(env: Callable[..., Raw], options: dict[str, Any]) -> Raw:
     return raw
 
 
+def _running_statistics(env: Raw, name: str) -> str | None:
+    """Return an error message if one of Gymnasium's wrappers updates statistics over episodes."""
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, NormalizeObservation | NormalizeReward) and env.update_running_mean:
+            instead = "TransformObservation" if isinstance(env, NormalizeObservation) else "TransformReward"
+            return (
+                f"{name} has a {type(env).__name__}, whose running statistics training and evaluation do not share and "
+                "checkpoints do not keep: set its statistics and update_running_mean = False where it is made, or use "
+                f"constants in a {instead}"
+            )
+        env = env.env
+    return None
+
+
 def _register_extra(name: str) -> None:
     """Register the tasks of the extra that an id seems to come from."""
     for pattern, extra, package in EXTRAS:
@@ -203,13 +223,12 @@ def _register_extra(name: str) -> None:
     bullet.register()
 
 
-def _has_versions(name: str) -> bool:
-    """Return whether a name lacks only its version, so that Gymnasium takes the newest one."""
-    try:
-        namespace, base, version = gymnasium.envs.registration.parse_env_id(name)
-    except gymnasium.error.Error:
-        return False
-    return version is None and gymnasium.envs.registration.find_highest_version(namespace, base) is not None
+def _refuse_without_version(name: str) -> None:
+    """Refuse an id without a version, which Gymnasium completes by the newest that it has today."""
+    versions = [id for id in gymnasium.registry if re.fullmatch(re.escape(name) + r"-v\d+", id)]
+    if name not in gymnasium.registry and versions:
+        newest = max(versions, key=lambda id: int(id.rpartition("-v")[2]))
+        raise SmrlError(f"{name} has no version, and results and presets depend on it: write {newest}")
 
 
 def _modern_id(name: str) -> str | None:

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 import numpy as np
 
+from smrl.envs.catalogue import canonical
 from smrl.errors import SmrlError, nearest
 from smrl.report.report import PublishedCurve
 
@@ -97,8 +98,7 @@ def task_name(env: str) -> str:
     >>> task_name("dmc/ball_in_cup-catch"), task_name("dm_control/finger-turn_hard-v0"), task_name("Ant-v4")
     ('dmc/cup-catch', 'dmc/finger-turn-hard', 'Ant-v4')
     """
-    if env.startswith("dm_control/"):
-        env = env.replace("dm_control/", "dmc/").removesuffix("-v0")
+    env = canonical(env)
     return env.replace("ball_in_cup", "cup").replace("_", "-") if env.startswith(("dmc/", "dmc-pixels/")) else env
 
 

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 from smrl import plugins
+from smrl.envs.catalogue import canonical
 from smrl.errors import SmrlError, nearest, require, short_repr
 from smrl.validation import Few, Name, convert
 
@@ -17,7 +18,10 @@ GROUP = "smrl.presets"  # entry points of packages that provide presets
 
 @dataclass(frozen=True)
 class Row:
-    """Settings of an algorithm, or of all (*), on tasks whose ids match a pattern; later rows override earlier ones."""
+    """Settings of an algorithm, or of all (*), on tasks whose ids match a pattern; later rows override earlier ones.
+
+    The ids are those that `smrl list --environments` prints.
+    """
 
     algorithm: str
     settings: dict[str, Any]
@@ -79,7 +83,7 @@ SMALL_DRQ = {  # without augmentation, because a shift would move the paddle out
 }
 WALKER = ("stand", "walk", "run")
 SLOWER_NOISE = (  # tasks that the authors of DrQ-v2 call medium
-    *("acrobot-swingup", "cartpole-swingup-sparse", "cheetah-run", "finger-turn-*", "hopper-hop"),
+    *("acrobot-swingup", "cartpole-swingup_sparse", "cheetah-run", "finger-turn_*", "hopper-hop"),
     *("quadruped-*", "reacher-*", "walker-run"),
 )
 ORIGINAL_REDQ = {
@@ -211,14 +215,22 @@ def resolve(algorithm: str, env: str, preset: str = "paper", **values: Any) -> "
     >>> resolve("redq", "Hopper-v4", tau=0.01).fresh_batches
     20
     """
-    from smrl.settings import make_settings  # not above, so that presets can be listed without importing it
+    from smrl.settings import make_settings, names  # not above, so that presets can be listed without importing it
 
-    chosen = find_preset(preset)
+    env, chosen = canonical(env), find_preset(preset)
     algorithms = dict.fromkeys(row.algorithm for row in chosen.rows)
     if preset != "paper" and not algorithms.keys() & {algorithm, "*"}:
         raise SmrlError(f"the preset '{preset}' is not for {algorithm}, but for {', '.join(algorithms)}.")
+    known = names(algorithm).keys() - {"algorithm", "env"}
     settings: dict[str, Any] = {}
     for row in PRESETS["paper"].rows + chosen.rows:
-        if row.algorithm in ("*", algorithm) and fnmatchcase(env.rpartition(":")[2], row.tasks):
+        if row.algorithm not in ("*", algorithm):
+            continue
+        # Rows for other tasks are checked too: they would hide a misspelling.
+        for name in sorted(row.settings.keys() - known):
+            raise SmrlError(
+                f"the preset '{preset}' sets {name!r}, which {algorithm} does not have{nearest(name, known)}"
+            )
+        if fnmatchcase(env.rpartition(":")[2], canonical(row.tasks)):
             settings |= row.settings
     return make_settings(algorithm, env, **settings | values)

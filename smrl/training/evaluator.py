@@ -10,7 +10,7 @@ import numpy as np
 from smrl.envs.environment import Environment
 from smrl.envs.make import EnvFactory, Raw
 from smrl.randomness import Purpose, environment_seed
-from smrl.training.run import Run, require_run
+from smrl.training.run import Run, make_environment, require_run
 from smrl.validation import Size, convert
 
 AT_ONCE = 16  # episodes played at the same time
@@ -106,7 +106,8 @@ def evaluate(
     """
     run, episodes = require_run(run), convert("episodes", episodes, Size)
     policy = run.best_policy if convert("best", best, bool) else run.policy
-    with contextlib.closing(Evaluator(EnvFactory(lambda: run.make_env(env)), episodes, run.settings.seed)) as evaluator:
+    factory = EnvFactory(lambda: make_environment(run, env))
+    with contextlib.closing(Evaluator(factory, episodes, run.settings.seed)) as evaluator:
         played = evaluator(policy.act)
     assert played is not None
     return played

@@ -14,7 +14,7 @@ from smrl.envs.make import Raw
 from smrl.errors import SmrlError, require
 from smrl.randomness import Purpose, environment_seed
 from smrl.runs.atomic import writing
-from smrl.training.run import Run, require_run
+from smrl.training.run import Run, make_environment, require_run
 from smrl.validation import Size, convert
 
 RENDERER = "MUJOCO_GL"
@@ -52,7 +52,7 @@ def play(
     with (
         _advice(),
         _screenless() if video else contextlib.nullcontext(),
-        contextlib.closing(run.make_env(env, "rgb_array" if video else "human")) as environment,
+        contextlib.closing(make_environment(run, env, "rgb_array" if video else "human")) as environment,
     ):
         fps = environment.env.metadata.get("render_fps", 30)
         with _recording(video, int(fps)) as record:

@@ -1,6 +1,7 @@
 """A trained run: its settings, its evaluations and its policies."""
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from smrl.runs.records import Record, read_run
 from smrl.runs.trust import custom_code, refuse_code
 from smrl.settings import Settings, from_json
 from smrl.training.agent import load_policy
-from smrl.types import Spec
+from smrl.types import Entry, Spec
 from smrl.validation import convert
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ NAMED = "named"  # env_source of an environment that a function makes under a na
 
 @dataclass(frozen=True)
 class Policy:
-    """The greedy policy of a run, for one observation or a batch of them."""
+    """The greedy policy of a run, for observations and actions as the environment has them."""
 
     spec: Spec
     act: Callable[[np.ndarray], np.ndarray]  # (batch, *obs) → (batch, *action), in the algorithm's units
@@ -36,15 +37,43 @@ class Policy:
     def _decode(self) -> Callable[[np.ndarray], np.ndarray]:
         return self.spec.action.decoder()
 
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        """Choose actions in the environment's units; an observation may have the environment's shape or be flat.
+    def __call__(self, obs: Any) -> np.ndarray:
+        """Return the action for an observation, or the actions for a batch, which has one more leading axis.
+
+        Observations have the shape, or the entries of the Dict or Tuple, of the environment's observation space.
 
         >>> action = policy(obs)                                                  # doctest: +SKIP
         """
-        given = np.asarray(obs, self.spec.obs.dtype)
-        is_one = given.size == np.prod(self.spec.obs.shape) and given.ndim <= len(self.spec.obs.shape)
-        actions = self._decode(self.act(given.reshape(-1, *self.spec.obs.shape)))
-        return actions[0] if is_one else actions
+        entries = self.spec.entries or (Entry((), self.spec.obs.shape),)
+        arrays = [_array(obs, entry.path) for entry in entries]
+        given, wanted = [array.shape for array in arrays], [entry.shape for entry in entries]
+        leading = given[0][: len(given[0]) - len(wanted[0])]  # () for one observation, (n,) for n of them
+        is_image = self.spec.obs.dtype == "uint8"
+        numbers = all(array.dtype == np.uint8 if is_image else array.dtype.kind in "biuf" for array in arrays)
+        if not numbers or len(leading) > 1 or 0 in leading or given != [(*leading, *shape) for shape in wanted]:
+            names = [f"{'.'.join(entry.path)} ".lstrip() for entry in entries]
+            takes = ", ".join(f"{name}{shape}" for name, shape in zip(names, wanted, strict=True))
+            got = ", ".join(f"{name}{array.shape} of {array.dtype}" for name, array in zip(names, arrays, strict=True))
+            kind = "uint8 images" if is_image else "observations"
+            raise SmrlError(f"the policy takes {kind} of shape {takes}, or with one more leading axis, not {got}")
+        rows = math.prod(leading)
+        joined = np.concatenate([array.reshape(rows, -1) for array in arrays], axis=1)
+        with np.errstate(over="ignore"):
+            joined = joined.astype(self.spec.obs.dtype)
+        require(bool(np.isfinite(joined).all()), "the observation has values that are no finite float32 numbers")
+        padded = np.pad(joined, ((0, 0), (0, math.prod(self.spec.obs.shape) - joined.shape[1])))
+        actions = self._decode(self.act(padded.reshape(rows, *self.spec.obs.shape)))
+        return actions if leading else actions[0]
+
+
+def _array(obs: Any, path: tuple[str, ...]) -> np.ndarray:
+    """Return an entry of an observation as an array; of objects if there is none or if it is no array of numbers."""
+    try:
+        for key in path:
+            obs = obs[int(key)] if isinstance(obs, tuple | list) else obs[key]
+        return np.asarray(obs)
+    except Exception:  # no such key, or lists of different lengths
+        return np.array(None)
 
 
 @dataclass(frozen=True)
@@ -87,20 +116,17 @@ class Run:
         """The greedy policy of the best evaluation so far."""
         return self._load_policy(best=True)
 
-    def make_env(self, env: str | Callable[..., Raw] | None = None, render_mode: str | None = None) -> Environment:
-        """Make the environment that the run was trained in.
+    def make_env(self, env: str | Callable[..., Raw] | None = None, render_mode: str | None = None) -> Raw:
+        """Make the environment that the run was trained in, with its own actions and observations.
 
-        ``env`` is its id or the function that makes it, and is needed only if a function made it.
+        ``run.policy`` takes these observations and returns these actions. ``env`` is the environment's id or the
+        function that makes it, and is needed only if a function made it.
+
+        >>> env = run.make_env(render_mode="rgb_array")                           # doctest: +SKIP
+        >>> obs, info = env.reset(seed=0)                                         # doctest: +SKIP
+        >>> obs, reward, terminated, truncated, info = env.step(run.policy(obs))  # doctest: +SKIP
         """
-        name = self.settings.env
-        require(
-            env is not None or (self.config["env_source"] != NAMED and not name.startswith("__main__:")),
-            f"{self.path} was trained in an environment that a function makes ({name}): open it in Python, with "
-            f"smrl.evaluate(smrl.load({str(self.path)!r}), env=that_function) or smrl.play(…, env=that_function).",
-        )
-        if env is None and not self.trust:
-            refuse_code(self.path, custom_code(self.settings.to_json()))
-        return make(name if env is None else env, render_mode, **self.settings.env_options)
+        return make_environment(self, env, render_mode).own
 
     def _load_policy(self, best: bool) -> Policy:
         spec = Spec.from_json(self.config["spec"])
@@ -120,6 +146,26 @@ def require_run(run: Any) -> Run:
     """Raise SmrlError unless the argument is a run."""
     require(isinstance(run, Run), f"a run is given as smrl.load(path), not as {short_repr(run)}.")
     return run
+
+
+def make_environment(
+    run: Run, env: str | Callable[..., Raw] | None = None, render_mode: str | None = None
+) -> Environment:
+    """Make the environment of a run with the actions and observations of its algorithm; see `Run.make_env`."""
+    name = run.settings.env
+    require(
+        env is not None or (run.config["env_source"] != NAMED and not name.startswith("__main__:")),
+        f"{run.path} was trained in an environment that a function makes ({name}): open it in Python, with "
+        f"smrl.evaluate(smrl.load({str(run.path)!r}), env=that_function) or smrl.play(…, env=that_function).",
+    )
+    if env is None and not run.trust:
+        refuse_code(run.path, custom_code(run.settings.to_json()))
+    spec = Spec.from_json(run.config["spec"])
+    made = make(name if env is None else env, render_mode, **run.settings.env_options)
+    if (made.spec.obs, made.spec.action) != (spec.obs, spec.action):
+        made.close()
+        raise SmrlError(f"{made.name} has {made.spec}; {run.path} was trained with {spec}: give its own environment")
+    return made
 
 
 def load(path: str | Path, trust: bool = False) -> Run:

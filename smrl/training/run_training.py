@@ -45,10 +45,9 @@ def run_training(
     make_env, progress = EnvFactory(partial(make_env, **settings.env_options)), Unfailing(progress)
     with ExitStack() as resources:
         with closing(make_env()) as env:  # an environment that cannot be made is refused before anything is written
-            spec, notes = env.spec, env.notes
-        for note in (*notes, cost_of_reuse(settings)):
-            if note:
-                progress.notify(note)
+            spec, notes = env.spec, [f"{note.what}. {note.meaning}" for note in env.notes]
+        for note in filter(None, (*notes, cost_of_reuse(settings))):
+            progress.notify(note)
         directory = RunDirectory.of(settings, runs)
         if not directory.path.exists():
             runtime.start(options.threads)

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import gymnasium
+import numpy as np
 import pytest
 from broken_envs import Toy
 from gymnasium.spaces import Box, Discrete
@@ -94,6 +95,23 @@ def test_check_handles_images() -> None:
     assert (first.level, first.what) == ("warning", "the next step changes the returned observation")
     assert "observations of shape (6, 8, 3) and dtype uint8, 1 continuous action in [-1, 1]" in rest[0].what
     assert [finding.level for finding in rest] == ["note"] * 3
+
+
+def test_check_doubts_channels_that_come_first() -> None:
+    findings = checking.check(of_spaces(observations=Box(0, 255, (3, 8, 8), np.uint8)))
+    assert ["as if the channels came first" in finding.what for finding in findings if finding.level == "warning"] == [
+        True
+    ]
+
+
+def test_check_refuses_running_statistics_and_an_image_among_others() -> None:
+    (finding,) = checking.check(lambda: gymnasium.wrappers.NormalizeObservation(gymnasium.make("Pendulum-v1")))
+    assert (finding.level, finding.meaning) == ("error", "Training is not possible: correct this first.")
+    assert "has a NormalizeObservation, whose running statistics" in finding.what
+    entries = gymnasium.spaces.Dict(eye=Box(0, 255, (8, 8, 3), np.uint8), joints=Box(-1, 1, (2,)))
+    (finding,) = checking.check(of_spaces(observations=entries))
+    assert finding.level == "error"
+    assert "observes a Dict with the image eye (8, 8, 3)" in finding.what
 
 
 class Counted(Toy):

@@ -15,6 +15,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from smrl.envs import check as checking
+from smrl.envs.catalogue import canonical
 from smrl.envs.environment import EnvironmentFault
 from smrl.envs.make import make
 from smrl.envs.suites import dmc
@@ -114,9 +115,15 @@ def test_names_of_all_tasks() -> None:
         short = f"dmc/{domain}-{task}"
         for name in (by_id, by_id[:-3], short, short.replace("_", "-"), short.replace("dmc/", "dmc-pixels/")):
             assert dmc.find(name) == (domain, task)
+        for name in (by_id, by_id[:-3], short.replace("_", "-"), short.replace("-", "_"), short):
+            assert canonical(name) == short  # also a domain that a later dm_control adds must be in the table
+        assert canonical(f"my_module:dmc-pixels/{domain}_{task}") == f"my_module:dmc-pixels/{domain}-{task}"
     assert len(dmc.names()) == len(set(dmc.names())) == len(TASKS)
     assert dmc.find("dmc/cup-catch") == dmc.find("dmc/ball_in_cup-catch") == ("ball_in_cup", "catch")
     assert dmc.find("dmc/cartpole-swingup-sparse") == dmc.find("dmc/cartpole-swingup_sparse")
+    others = [id for id in gymnasium.registry if id.startswith("dm_control/") and dmc.find(id) is None]
+    assert "dm_control/stack_2_bricks_features-v0" in others
+    assert list(map(canonical, others)) == others
     assert {"dmc/point_mass-easy", "dmc/humanoid_CMU-run"} <= set(dmc.names())
     assert dmc.find("Hopper-v4") is None
 

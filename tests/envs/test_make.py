@@ -9,12 +9,13 @@ import pytest
 from broken_envs import Toy
 from gymnasium import spaces
 from gymnasium.spaces import Box, Dict, Text, Tuple
+from gymnasium.wrappers import FrameStackObservation, NormalizeObservation, NormalizeReward, RecordEpisodeStatistics
 
 from smrl.envs import check as checking
 from smrl.envs.environment import EnvironmentFault
 from smrl.envs.make import make
 from smrl.errors import SmrlError
-from smrl.types import ArraySpec, Continuous, Discrete, Spec
+from smrl.types import ArraySpec, Continuous, Discrete, Entry, Spec
 
 FAR = float(np.finfo(np.float32).max)
 
@@ -45,8 +46,8 @@ def of_spaces(**given: gymnasium.Space[Any]) -> Callable[[], Toy]:
     return lambda: Toy(5, **given)
 
 
-def vector(size: int, action: Continuous | Discrete) -> Spec:
-    return Spec(ArraySpec((size,), "float32"), action)
+def vector(size: int, action: Continuous | Discrete, *entries: Entry) -> Spec:
+    return Spec(ArraySpec((size,), "float32"), action, entries)
 
 
 UNIT = Continuous(1, (-1.0,), (1.0,), (1,))
@@ -59,21 +60,22 @@ PENDULUM = vector(3, Continuous(1, (-2.0,), (2.0,), (1,)))
     [
         ("Pendulum-v1", "Pendulum-v1", PENDULUM),
         ("Hopper-v4", "Hopper-v4", HOPPER),  # Gymnasium warns about its age
-        ("Hopper", "Hopper-v5", HOPPER),  # Gymnasium warns about the chosen version
         ("broken_envs:Broken/Toy-v0", "Broken/Toy-v0", vector(2, UNIT)),
         ("broken_envs:Toy", "Toy", vector(2, UNIT)),
         ("broken_envs:make_toy", "Toy", vector(2, UNIT)),
         ("broken_envs:Toy.like_this", "Toy", vector(2, UNIT)),
-        ("broken_envs:Hopper", "Hopper-v5", HOPPER),
         (Toy, "Toy", vector(2, UNIT)),
-        (Grid, "Grid", vector(4, Continuous(2, (0.0, -3.0), (10.0, 1.0), (2, 1), "float64"))),
+        (Grid, "Grid", vector(4, Continuous(2, (0.0, -3.0), (10.0, 1.0), (2, 1), "float64"), Entry((), (2, 2)))),
         (lambda: gymnasium.make("Pendulum-v1"), "Pendulum-v1", PENDULUM),
         ("CartPole-v1", "CartPole-v1", vector(4, Discrete(2))),
         ("Acrobot-v1", "Acrobot-v1", vector(6, Discrete(3))),
         (of_spaces(actions=spaces.Discrete(3, start=-1)), "Toy", vector(2, Discrete(3, -1))),
         (broken_envs.Image, "Image", Spec(ArraySpec((6, 8, 3), "uint8"), UNIT)),
-        (broken_envs.Entries, "Entries", vector(4, UNIT)),
-        (broken_envs.Nested, "Nested", vector(5, UNIT)),
+        (broken_envs.Entries, "Entries", vector(4, UNIT, Entry(("place",), (1, 2)), Entry(("speed",), (2,)))),
+        (
+            *(broken_envs.Nested, "Nested"),
+            vector(5, UNIT, Entry(("0",), (2,)), Entry(("1", "a"), (1,)), Entry(("1", "b"), (2, 1))),
+        ),
     ],
 )
 def test_make(env: Any, name: str, spec: Spec) -> None:
@@ -91,6 +93,8 @@ def test_make(env: Any, name: str, spec: Spec) -> None:
 REJECTED = [
     ("Hoper-v4", "no environment 'Hoper-v4'; did you mean Hopper-v4?"),
     ("Hopper-v2", "use Hopper-v4"),
+    ("Hopper", "Hopper has no version, and results and presets depend on it: write Hopper-v5"),
+    ("broken_envs:Hopper", "Hopper has no version, and results and presets depend on it: write Hopper-v5"),
     ("InvertedPendulum-v3", "use InvertedPendulum-v4"),
     ("not an id, is it?", "no environment 'not an id, is it?'; see gymnasium.pprint_registry()"),
     ("no_such_module:Foo-v0", "'no_such_module' cannot be imported (ModuleNotFoundError: No module named"),
@@ -98,6 +102,16 @@ REJECTED = [
     ("Broken/RaisesInConstructor-v0", "its constructor raised FileNotFoundError: model.xml"),
     (broken_envs.RaisesInConstructor, "it raised FileNotFoundError: model.xml"),
     (lambda: None, "must return a gymnasium.Env, it returned None"),
+    (lambda: gymnasium.make_vec("Pendulum-v1", 2), "must return a gymnasium.Env, it returned SyncVectorEnv"),
+    (
+        of_spaces(observations=spaces.Dict(eye=Box(0, 255, (64, 64, 3), np.uint8), joints=Box(-1, 1, (7,)))),
+        "Toy observes a Dict with the image eye (64, 64, 3), and smrl one image or a vector: observe only the image, "
+        "or only the others, by gymnasium.wrappers.TransformObservation, or one vector of all 12,295 numbers by",
+    ),
+    (
+        of_spaces(observations=spaces.Tuple([spaces.Dict(eye=Box(0, 255, (8, 8, 1), np.uint8))])),
+        "Toy observes a Tuple with the image 0.eye (8, 8, 1)",
+    ),
     (lambda size: Toy(size), "missing a required argument: 'size'"),
     (3, "not by 3"),
     (Secretive, "Secretive failed to return its spaces, with ZeroDivisionError: division by zero"),
@@ -250,11 +264,71 @@ def test_entries_are_flattened_with_a_note() -> None:
         for _ in range(2):
             entries = bare.step(np.ones(1, np.float32))[0]
     wrapper = "gymnasium.wrappers.FlattenObservation"
-    assert environment.notes == (f"the Dict observations of Entries are flattened to vectors by {wrapper}",)
-    assert make(broken_envs.Nested).notes == (
-        f"the Tuple observations of Nested are flattened to vectors by {wrapper}",
-    )
+    (note,), (other,) = environment.notes, make(broken_envs.Nested).notes
+    assert note.what == f"the Dict observations of Entries are flattened to vectors by {wrapper}"
+    assert other.what == f"the Tuple observations of Nested are flattened to vectors by {wrapper}"
+    assert note.level == other.level == "note"
     assert make(Toy).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("space", "what", "advice"),
+    [
+        (Box(0, 255, (3, 64, 64), np.uint8), "the shape (3, 64, 64), as if the channels came first", "moveaxis"),
+        (Box(0, 255, (9, 84, 84), np.uint8), "the shape (9, 84, 84), as if the channels came first", "moveaxis"),
+        (Box(0, 255, (84, 84), np.uint8), "(84, 84) of uint8, become vectors of 7,056 numbers", "FrameStack"),
+        (Box(0, 255, (4, 84, 84, 1), np.uint8), "of uint8, become vectors of 28,224 numbers", "FrameStack"),
+        (Box(0, 1, (64, 64, 3)), "of float32, become vectors of 12,288 numbers", "Only uint8"),
+        (spaces.Dict(a=Box(0, 1, (64, 64, 3)), b=Box(0, 1, (2,))), "become vectors of 12,288 numbers", "Only uint8"),
+    ],
+)
+def test_doubtful_images_leave_a_warning(space: Any, what: str, advice: str) -> None:
+    warning, *others = make(of_spaces(observations=space)).notes
+    assert warning.level == "warning"
+    assert what in warning.what
+    assert advice in warning.meaning
+    assert [note.level for note in others] == ["note"] * isinstance(space, spaces.Dict)
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 3), (84, 84, 12), (10, 10, 12), (6, 8, 3), (48, 64, 1)])
+def test_images_with_the_channels_last_leave_no_warning(shape: tuple[int, ...]) -> None:
+    assert make(of_spaces(observations=Box(0, 255, shape, np.uint8))).notes == ()
+    assert make(of_spaces(observations=Box(-1, 1, (2000,)))).notes == ()
+    assert make(of_spaces(observations=Box(-1, 1, (10, 3)))).notes == ()
+
+
+def normalised(wrapper: Any, is_fixed: bool) -> gymnasium.Env[Any, Any]:
+    env = wrapper(gymnasium.make("Pendulum-v1"))
+    if is_fixed:
+        statistics = env.obs_rms if wrapper is NormalizeObservation else env.return_rms
+        statistics.mean, statistics.var, env.update_running_mean = statistics.mean + 1, 4 * statistics.var, False
+    return RecordEpisodeStatistics(env)
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "instead"),
+    [(NormalizeObservation, "TransformObservation"), (NormalizeReward, "TransformReward")],
+)
+def test_running_statistics_are_refused_and_fixed_ones_are_not(wrapper: Any, instead: str) -> None:
+    with pytest.raises(SmrlError) as caught:
+        make(lambda: normalised(wrapper, is_fixed=False))
+    assert f"Pendulum-v1 has a {wrapper.__name__}, whose running statistics" in str(caught.value)
+    assert str(caught.value).endswith(f"or use constants in a {instead}")
+    fixed, bare = make(lambda: normalised(wrapper, is_fixed=True)), make("Pendulum-v1")
+    first = fixed.reset(0)
+    _, reward, *_ = fixed.step(np.ones(1, np.float32))
+    np.testing.assert_array_equal(fixed.reset(0), first)
+    if wrapper is NormalizeObservation:
+        np.testing.assert_allclose(first, (bare.reset(0) - 1) / 2, rtol=1e-5)
+    else:
+        bare.reset(0)
+        assert reward == pytest.approx(bare.step(np.ones(1, np.float32))[1] / 2, rel=1e-5)
+
+
+def test_stacked_and_recorded_environments_are_accepted() -> None:
+    """The state of these wrappers begins again with every episode, or does not change what is learned from."""
+    environment = make(lambda: RecordEpisodeStatistics(FrameStackObservation(gymnasium.make("Pendulum-v1"), 3)))
+    assert (environment.spec.obs.shape, environment.spec.entries) == ((9,), (Entry((), (3, 3)),))
 
 
 def test_images_are_copied_unchanged() -> None:

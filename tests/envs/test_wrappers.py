@@ -192,7 +192,9 @@ def test_padding_flattens_boxes() -> None:
 def test_padding_follows_flattening_and_leaves_a_note() -> None:
     environment = make(broken_envs.Entries, action_repeat=2, max_episode_steps=5, pad_observations=3)
     bare = make(broken_envs.Entries, action_repeat=2, max_episode_steps=5)
-    assert environment.notes == (*bare.notes, "3 zeros are appended to the observations of Entries")
+    flattened, padded = environment.notes
+    assert bare.notes == (flattened,)
+    assert padded.what == "3 zeros are appended to the observations of Entries"
     assert environment.reset(2).tolist() == [*bare.reset(2).tolist(), 0, 0, 0]
     assert make(Square).notes == ()
 

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from smrl.algorithms import registry
+from smrl.errors import SmrlError
 from smrl.runs import identity
-from smrl.studies.presets import PRESETS, resolve
+from smrl.studies.presets import PRESETS, Preset, Row, resolve
 from smrl.studies.sweep import sweep
 
 NAMES = ("ddpg", "td3", "sac", "darc", "tqc", "redq")
@@ -128,3 +129,47 @@ def test_the_target_network_of_cartpole_is_copied_often_enough() -> None:
     assert settings.reuse == "10"
     assert copies * settings.n_step >= 500
     assert resolve("dqn", "Acrobot-v1").n_step == 1
+
+
+def drqv2(task: str) -> tuple[Any, ...]:
+    settings = resolve("drqv2", f"dmc-pixels/{task}")
+    return settings.n_step, settings.batch_size, settings.hyper.noise_steps, settings.hyper.learning_rate
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("finger-turn_easy", "finger-turn-easy", "finger_turn_easy"), (3, 256, 500_000, 1e-4)),
+        (("cartpole-swingup_sparse", "cartpole_swingup-sparse"), (3, 256, 500_000, 1e-4)),
+        (("walker-walk", "walker_walk"), (1, 512, 100_000, 1e-4)),
+        (("cheetah-run", "cheetah_run"), (3, 256, 500_000, 1e-4)),
+        (("humanoid-walk", "humanoid_walk"), (3, 256, 2_000_000, 8e-5)),
+        (("ball_in_cup-catch", "cup-catch", "cup_catch"), (3, 256, 100_000, 1e-4)),
+    ],
+)
+def test_all_names_of_a_task_have_the_settings_of_drq_v2(names: tuple[str, ...], expected: tuple[Any, ...]) -> None:
+    """The noise schedules by difficulty, and the exceptions for walker and humanoid, are those of DrQ-v2's code."""
+    assert {name: drqv2(name) for name in names} == dict.fromkeys(names, expected)
+
+
+def test_all_names_of_a_task_are_one_experiment() -> None:
+    names = ("dmc/finger-turn_hard", "dmc/finger_turn-hard", "dm_control/finger-turn_hard-v0")
+    assert {identity.digest(resolve("sac", name).to_json()) for name in names} == {
+        identity.digest(resolve("sac", names[0]).to_json())
+    }
+    assert {one.env for name in names for one in sweep("sac", name, seeds=1)} == {names[0]}
+
+
+def test_a_pattern_may_be_any_name_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PRESETS, "mine", Preset("", (Row("*", {"gamma": 0.5}, "dm_control/finger-turn-*-v0"),)))
+    assert resolve("sac", "dmc/finger-turn_hard", "mine").gamma == 0.5
+
+
+@pytest.mark.parametrize(
+    "row",
+    [Row("*", {"nonsense": 1}), Row("sac", {"nonsense": 1}, "Ant-v4"), Row("*", {"env": "x"}), Row("*", {"delay": 3})],
+)
+def test_a_preset_with_an_unknown_setting_is_refused_on_every_task(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PRESETS, "mine", Preset("", (row,)))
+    with pytest.raises(SmrlError, match=rf"the preset 'mine' sets '{next(iter(row.settings))}', which sac does not"):
+        resolve("sac", "Hopper-v4", "mine")

@@ -1,7 +1,14 @@
-"""The warning about the cost of reuse on Atari."""
+"""What is warned about or refused before a run begins."""
 
+from pathlib import Path
+
+import gymnasium
+import numpy as np
 import pytest
+from broken_envs import Toy
 
+import smrl
+from smrl.errors import SmrlError
 from smrl.studies.presets import resolve
 from smrl.training.run_training import cost_of_reuse
 
@@ -24,3 +31,22 @@ def test_cost_of_reuse_warns_on_atari_only(env: str, reuse: int | str, factor: s
         assert message is not None
         assert factor in message
         assert "8.7 times" in message
+
+
+def test_running_statistics_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(SmrlError, match="Pendulum-v1 has a NormalizeObservation, whose running statistics"):
+        smrl.train(
+            "ddpg",
+            lambda: gymnasium.wrappers.NormalizeObservation(gymnasium.make("Pendulum-v1")),
+            env_name="normalised",
+            runs=tmp_path,
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_channels_that_come_first_are_warned_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space = gymnasium.spaces.Box(0, 255, (3, 84, 84), np.uint8)
+    with pytest.raises(SmrlError, match="images of 3×84 are too small"):
+        smrl.train("sac_pixels", lambda: Toy(observations=space), env_name="first", runs=tmp_path)
+    message = " ".join(capsys.readouterr().err.split())
+    assert "have the shape (3, 84, 84), as if the channels came first. smrl takes them for (height, width" in message

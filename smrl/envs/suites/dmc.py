@@ -11,7 +11,6 @@ import importlib.util
 import logging
 import math
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
+from smrl.envs.catalogue import canonical
 from smrl.envs.wrappers import Reset, Step
 from smrl.errors import SmrlError, nearest, require
 from smrl.plugins import import_module, in_words
@@ -203,12 +203,8 @@ def is_registered(name: str) -> bool:
 
 def find(name: str) -> tuple[str, str] | None:
     """Return domain and task of a name, or None if it is not in the suite; - and _ are equivalent."""
-    if not name.startswith(PREFIXES):
-        return None
-    prefix, _, rest = name.replace("-", "_").partition("/")
-    # Shimmy's ids have a version, which as in Gymnasium may be left out. The others have a short name for one domain.
-    rest = rest.removesuffix("_v0") if prefix == "dm_control" else re.sub("^cup_", "ball_in_cup_", rest)
-    return {f"{domain}_{task}": (domain, task) for domain, task in suite().ALL_TASKS}.get(rest)
+    domain, _, task = canonical(name).rpartition("/")[2].partition("-")
+    return (domain, task) if name.startswith(PREFIXES) and (domain, task) in suite().ALL_TASKS else None
 
 
 def names(prefix: str = "dmc/") -> list[str]:

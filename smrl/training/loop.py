@@ -14,7 +14,7 @@ import numpy as np
 
 from smrl.envs.environment import Environment, EnvironmentFault
 from smrl.errors import SmrlError
-from smrl.plugins import in_words
+from smrl.plugins import UserCode, in_words
 from smrl.runs import checkpoint
 from smrl.runs.checkpoint import Saved, Writer
 from smrl.runs.paths import RunDirectory
@@ -226,11 +226,15 @@ class Trainer:
 
     def _callback_stops(self, callback: Callable[..., Any] | None, *arguments: Any) -> bool:
         """Call a callback; return whether it stops the run. An exception is passed on once the run is saved."""
-        try:
-            return callback is not None and callback(self.run, *arguments) is True
-        except Exception:
+        if callback is None:
+            return False
+
+        def describe(error: BaseException) -> BaseException:
             self.progress.notify(f"a callback failed at step {self.step:,}; {self._save_after_failure()}.")
-            raise
+            return error
+
+        with UserCode(describe):
+            return callback(self.run, *arguments) is True
 
     def _save_after_failure(self) -> str:
         """Save, and return a message about it; a failure to save does not hide the first one."""

@@ -1,9 +1,9 @@
 """The display of runs: progress bars in a terminal, plain lines elsewhere, nothing with --quiet."""
 
 import contextlib
-import io
 import json
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -15,6 +15,8 @@ from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn, T
 from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
+
+from smrl.output import unfailing
 
 REFRESH_SECONDS = 0.2
 SPEED_SECONDS = 10.0  # steps/s is the mean over this time
@@ -135,10 +137,8 @@ class Board:
     """Context manager that shows the progress of one or more runs."""
 
     def __init__(self, quiet: bool, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-        stream = self._console.file
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")  # as Python's own stderr, if the encoding lacks …
+        file = unfailing(sys.stderr) if sys.stderr else None  # None is a closed stream, to which rich prints nothing
+        self._console = console or Console(file=file, stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         columns = (
             TitleColumn(),
             BarColumn(bar_width=8),

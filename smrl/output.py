@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Any, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 
 class Output:
@@ -11,8 +11,8 @@ class Output:
     Characters that the stream cannot encode are written as \\uXXXX. Everything else is left to the stream.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream: TextIO = stream._stream if isinstance(stream, Output) else stream
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream: IO[str] = stream._stream if isinstance(stream, Output) else stream
         self.error: Exception | None = None  # the first one
 
     def write(self, text: str) -> int:
@@ -20,7 +20,7 @@ class Output:
         try:
             return self._stream.write(text)
         except UnicodeEncodeError:
-            encoding = self._stream.encoding or "ascii"
+            encoding = getattr(self._stream, "encoding", None) or "ascii"
             return self.write(text.encode(encoding, "backslashreplace").decode(encoding))
         except (OSError, ValueError) as error:
             self.error = self.error or error
@@ -37,7 +37,7 @@ class Output:
         return getattr(self._stream, name)
 
 
-def unfailing(stream: TextIO) -> TextIO:
+def unfailing(stream: IO[str]) -> TextIO:
     """Return a stream as one that never fails."""
     return cast(TextIO, Output(stream))
 

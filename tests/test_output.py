@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import pytest
 from broken_envs import Toy
+from commands import run as command
 from commands import start
 from sweeps import written
 
@@ -152,3 +153,16 @@ def test_a_hangup_saves_the_run(tmp_path: Path) -> None:
     assert process.wait(60) == 128 + signal.SIGHUP
     (config,) = tmp_path.rglob("config.json")
     assert smrl.load(config.parent).policy is not None
+
+
+@pytest.mark.slow
+def test_a_locale_without_utf8(tmp_path: Path) -> None:
+    """Sources and logs are read as UTF-8; what ASCII lacks is printed escaped."""
+    environment = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    file = written(tmp_path, 'algorithm = "ddpg"\nenv = "Pendulum-v1"\nreuse = 1\nseeds = 1\n')
+    code, text, errors = command("sweep", file, "--runs", tmp_path / "größe", **environment)
+    assert code == 0, errors
+    assert "\\xb1" in text, "±"
+    code, text, errors = command("report", tmp_path / "größe", "-o", tmp_path / "größe.html", **environment)
+    assert code == 0, errors
+    assert "Pendulum-v1" in (tmp_path / "größe.html").read_text(encoding="utf-8")

@@ -61,6 +61,10 @@ def main(words: Sequence[str] | None = None) -> None:
             _refuse_lost_output()
     except SmrlError as error:
         _leave(str(error), 2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _leave(f"{error.filename} cannot be used ({error.strerror}); check its name and its permissions.", 2)
     except Interrupted as stop:
         _leave(str(stop), stop.exit_code)
     except KeyboardInterrupt:

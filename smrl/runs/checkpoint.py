@@ -27,6 +27,7 @@ from smrl.errors import SmrlError
 from smrl.memory.replay import Replay, Snapshot
 from smrl.runs.atomic import checksum, discard, load_arrays, save_arrays, sync, write_atomically, writing
 from smrl.runs.config import other_version
+from smrl.runs.permissions import refusal, unreadable
 
 FORMAT = 3
 MANIFEST, ARRAYS, TAIL, REPLAY = "manifest.json", "arrays.npz", "tail.npz", "replay"
@@ -110,6 +111,8 @@ def newest_step(folder: Path) -> int | None:
 
 
 def _all_damaged(folder: Path, damaged: dict[Path, str]) -> SmrlError:
+    for path in unreadable(folder):
+        return refusal(path)
     run, reasons = folder.parent, ", ".join(dict.fromkeys(damaged.values()))
     if any(map(has_intact_arrays, damaged)):
         return SmrlError(

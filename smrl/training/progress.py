@@ -3,7 +3,6 @@
 import contextlib
 import json
 import socket
-import sys
 import threading
 import time
 from collections import deque
@@ -137,8 +136,8 @@ class Board:
     """Context manager that shows the progress of one or more runs."""
 
     def __init__(self, quiet: bool, console: Console | None = None) -> None:
-        file = unfailing(sys.stderr) if sys.stderr else None  # None is a closed stream, to which rich prints nothing
-        self._console = console or Console(file=file, stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        self._console = console or Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        self._console.file = unfailing(self._console.file)
         columns = (
             TitleColumn(),
             BarColumn(bar_width=8),

@@ -3,6 +3,7 @@
 import csv
 import errno
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from smrl.plugins import CHILD_MESSAGE
 from smrl.runs import checkpoint, records
 from smrl.training import evaluator, progress
 from smrl.training.loggers import Loggers, TensorBoard
+from smrl.training.signals import Interrupted
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 10, "eval_episodes": 1, "batch_size": 8, "reuse": 1}
 SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,)}
@@ -208,3 +210,36 @@ def test_a_child_that_returns_from_an_environment_is_ended() -> None:
     lines = [f"{call} in the {process}" for call in calls for process in ("child", "parent")]
     assert found.stdout.splitlines() == [*lines, "left"]
     assert found.stderr.splitlines() == [CHILD_MESSAGE.decode().strip()] * 4
+
+
+class LosesWorkers(Ending):
+    """Fails when Ctrl-C has also ended processes that it has started."""
+
+    made, at_instance, at_step = 0, 0, 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        LosesWorkers.made += 1
+        self.number, self.taken = LosesWorkers.made, 0
+
+    def step(self, action: Any) -> Any:
+        self.taken += 1
+        if (self.number, self.taken) == (self.at_instance, self.at_step):
+            os.kill(os.getpid(), signal.SIGINT)
+            raise EOFError("a worker is gone")
+        return super().step(action)
+
+
+@pytest.mark.parametrize(("instance", "step", "stopped_at"), [(2, 35, 34), (3, 60, 20)], ids=["training", "evaluation"])
+def test_a_fault_after_a_signal_is_no_fault(
+    instance: int, step: int, stopped_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first environment shows its spaces, the second is trained in, the third is for evaluations of 50 steps."""
+    monkeypatch.setattr(LosesWorkers, "made", 0)
+    monkeypatch.setattr(LosesWorkers, "at_instance", instance)
+    monkeypatch.setattr(LosesWorkers, "at_step", step)
+    with pytest.raises(Interrupted, match=f"stopped by SIGINT at step {stopped_at} and saved"):
+        train(tmp_path, LosesWorkers)
+    monkeypatch.setattr(LosesWorkers, "at_instance", 0)
+    resumed, undisturbed = train(tmp_path, LosesWorkers), train(tmp_path / "other", LosesWorkers)
+    assert (resumed.path / "evaluations.csv").read_bytes() == (undisturbed.path / "evaluations.csv").read_bytes()

@@ -1,12 +1,15 @@
-"""Code that is loaded by name: ``module:name`` given by users, and entry points of installed packages."""
+"""Code of users: loaded by ``module:name`` or from entry points of installed packages, and called with care."""
 
+import contextlib
 import functools
 import importlib
 import operator
+import os
 import sys
 import textwrap
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from smrl.errors import SmrlError, nearest
 
@@ -14,6 +17,48 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ADVICE = "correct its name, or run where Python finds it (PYTHONPATH)"
+CHILD_MESSAGE = (
+    b"smrl: the environment, or other code of yours, forked this process and returned in the child too; the child ends "
+    b"here, and its parent goes on. End such a child with os._exit().\n"
+)
+
+
+class UserCode:
+    """Context manager around a call of a user's code, which may do anything.
+
+    Whatever it raises, also SystemExit, is replaced by the error that ``describe`` makes of it; only Ctrl-C passes. If
+    it forks and the child returns as well, the child ends here, because only one process may train and write a run.
+    """
+
+    __slots__ = ("_depth", "_describe")
+    fork_depth: ClassVar[int] = 0  # grows in every forked child; os.getpid() would take longer than all of this class
+
+    def __init__(self, describe: Callable[[BaseException], BaseException]) -> None:
+        self._describe = describe
+
+    def __enter__(self) -> None:
+        self._depth = UserCode.fork_depth
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._depth != UserCode.fork_depth:
+            with contextlib.suppress(OSError):
+                os.write(2, CHILD_MESSAGE)  # not through sys.stderr, which a thread may have locked when it forked
+            os._exit(1)
+        if error is not None and not isinstance(error, KeyboardInterrupt):
+            failure = self._describe(error)
+            if failure is not error:
+                raise failure from error
+
+    @classmethod
+    def note_fork(cls) -> None:
+        """Remember that this process is a forked child."""
+        cls.fork_depth += 1
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=UserCode.note_fork)
 
 
 def load(reference: str, what: str) -> Any:
@@ -54,10 +99,8 @@ def use_working_directory() -> None:
 
 def import_module(name: str, advice: str = ADVICE) -> ModuleType:
     """Import a module; raise SmrlError if that fails."""
-    try:
-        return importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # a script without a __main__ guard may exit
-        raise SmrlError(f"the module {name!r} cannot be imported ({in_words(error)}): {advice}") from error
+    with UserCode(lambda error: SmrlError(f"the module {name!r} cannot be imported ({in_words(error)}): {advice}")):
+        return importlib.import_module(name)  # a script without a __main__ guard may exit
 
 
 def absent(module: ModuleType, attribute: str) -> str:

@@ -1,12 +1,11 @@
 """`smrl COMMAND …`: find the command, import it and run it. Importing nothing else keeps `smrl --help` fast."""
 
 import importlib
-import io
 import os
 import sys
 from collections.abc import Sequence
 
-from smrl import plugins
+from smrl import output, plugins
 from smrl.errors import SmrlError, nearest
 from smrl.training.signals import Interrupted
 
@@ -30,6 +29,7 @@ GROUPS = {  # each command is the module of its name in this package, with a fun
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 TAKE_MODULES = ("train", "compare", "reproduce", "check-env")  # commands in which users type module:name
+WRITE_FILES = ("train", "compare", "sweep", "report", "play", "reproduce")  # what they print is not their only result
 
 USAGE = """\
 usage: smrl COMMAND …
@@ -52,12 +52,19 @@ smrl COMMAND --help explains a command, smrl train sac --help the flags of SAC.
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run a command; errors that a user can fix are one line and exit code 2."""
-    _open_closed_streams()
+    output.guard_streams()
+    given = list(sys.argv[1:] if words is None else words)
     try:
-        _dispatch(list(sys.argv[1:] if words is None else words))
-        sys.stdout.flush()  # here, a closed pipe raises without a stack trace
+        _dispatch(given)
+        sys.stdout.flush()
+        if not given or given[0] not in WRITE_FILES:
+            _refuse_lost_output()
     except SmrlError as error:
         _leave(str(error), 2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _leave(f"{error.filename} cannot be used ({error.strerror}); check its name and its permissions.", 2)
     except Interrupted as stop:
         _leave(str(stop), stop.exit_code)
     except KeyboardInterrupt:
@@ -65,19 +72,6 @@ def main(words: Sequence[str] | None = None) -> None:
         if words is None:
             os._exit(130)  # Python would wait for XLA to end a compilation, which may take minutes
         sys.exit(130)
-    except BrokenPipeError:  # as with `smrl list | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-
-
-def _open_closed_streams() -> None:
-    """Let commands run whose output is closed (`smrl list >&-`) or whose terminal knows only ASCII."""
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _dispatch(words: list[str]) -> None:
@@ -97,6 +91,15 @@ def _dispatch(words: list[str]) -> None:
     else:
         known = ", ".join(COMMANDS)
         raise SmrlError(f"there is no command '{words[0]}' among {known}{nearest(words[0], COMMANDS)}")
+
+
+def _refuse_lost_output() -> None:
+    """Exit with an error code if what was printed did not arrive; quietly if the reader left, as in `| head -1`."""
+    error = getattr(sys.stdout, "error", None)
+    if isinstance(error, BrokenPipeError):
+        sys.exit(1)
+    if error is not None:
+        raise SmrlError(f"cannot write to the standard output ({plugins.in_words(error)}); send it elsewhere.")
 
 
 def _leave(message: str, code: int) -> None:

@@ -44,7 +44,8 @@ def run(words: Sequence[str]) -> None:
     command = parse(words, "report RUNS…", Command)
     known = (*TEXTS, *FIGURES)
     for file in command.output:
-        require(file.suffix in known, f"{file} must end in {', '.join(known[:-1])} or {known[-1]}.")
+        endings = f"{', '.join(known[:-1])} or {known[-1]}"
+        require(file.suffix in known, f"the name of a file to write must end in {endings}, unlike '{file}'.")
     report = make_report(command.runs, command.target, PUBLISHED if command.published else None)
     for message in report.problems:
         print(f"smrl: {printable(message)}", file=sys.stderr)

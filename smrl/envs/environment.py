@@ -10,7 +10,7 @@ import numpy as np
 from smrl.envs import spaces
 from smrl.envs.wrappers import NEW_LIFE, FrameStack
 from smrl.errors import SmrlError, short_repr
-from smrl.plugins import in_words
+from smrl.plugins import UserCode, in_words
 from smrl.types import Entry
 
 Level = Literal["error", "warning", "note"]
@@ -65,10 +65,8 @@ class Environment:
 
     def reset(self, seed: int | None) -> np.ndarray:
         """Start an episode and return its first observation, a new array that the environment does not change later."""
-        try:
+        with self._calling(f"reset(seed={seed})"):
             result = self.env.reset(seed=seed)
-        except (Exception, SystemExit) as error:
-            raise self._fault(f"failed in reset(seed={seed}) with {in_words(error)}") from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._fault(f"returned {short_repr(result)} from reset() instead of an observation and an info")
         self.over = False
@@ -77,10 +75,8 @@ class Environment:
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take a step and return the observation, the reward, terminated and truncated."""
         given = self._decode(action)  # a new array, because some environments clip in place
-        try:
+        with self._calling("step()", action):
             result = self.env.step(given)
-        except (Exception, SystemExit) as error:
-            raise self._fault(f"failed in step() with {in_words(error)}", action) from error
         try:
             obs, reward, terminated, truncated, info = result
             ends = bool(terminated), bool(truncated)
@@ -95,14 +91,16 @@ class Environment:
         """Return what the environment's render mode makes of the current state."""
         if self.env.render_mode is None:
             raise SmrlError(f'{self.name} was made without a render mode: make it with render_mode="rgb_array"')
-        try:
+        with self._calling("render()"):
             return self.env.render()
-        except (Exception, SystemExit) as error:
-            raise self._fault(f"failed in render() with {in_words(error)}") from error
 
     def close(self) -> None:
-        with contextlib.suppress(Exception):  # a failure here does no harm
+        """Close the environment; an exception does no harm, but one that is to end the process is a fault."""
+        with self._calling("close()"), contextlib.suppress(Exception):
             self.env.close()
+
+    def _calling(self, call: str, action: np.ndarray | None = None) -> UserCode:
+        return UserCode(lambda error: self._fault(f"failed in {call} with {in_words(error)}", action))
 
     def _observation(self, obs: Any, call: str, action: np.ndarray | None = None) -> np.ndarray:
         try:

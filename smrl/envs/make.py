@@ -20,7 +20,7 @@ from smrl.envs.environment import Environment, Finding
 from smrl.envs.suites import atari, bullet, dmc
 from smrl.envs.wrappers import ActionRepeat, FrameStack, append_zeros
 from smrl.errors import SmrlError, nearest, require, short_repr
-from smrl.plugins import in_words
+from smrl.plugins import UserCode, in_words
 
 Raw = gymnasium.Env[Any, Any]
 
@@ -75,7 +75,7 @@ def make(
         if not problem and image_size is not None and not (is_drawn or is_game):
             problem = f"{name} has no images whose size could be chosen: leave image_size out"
         if problem:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, SystemExit):
                 raw.close()
             raise SmrlError(problem)
         if is_game and training:
@@ -162,20 +162,22 @@ def _make_by_name(env: str, options: dict[str, Any]) -> Raw:
     entry_point = str(getattr(gymnasium.registry.get(name), "entry_point", ""))
     if not entry_point.startswith(WITHOUT_MUJOCO):
         _log_mujoco_warnings()
-    try:
-        if entry_point.startswith("ale_py.") and re.fullmatch(atari.IDS, name):
-            return atari.make(name, **options)
-        return gymnasium.make(name, disable_env_checker=True, **options)
-    except SmrlError:
-        raise
-    except (Exception, SystemExit) as error:
+
+    def describe(error: BaseException) -> BaseException:
+        if isinstance(error, SmrlError):
+            return error
         # Gymnasium raises its bare Error where an id is malformed.
         unknown = isinstance(error, gymnasium.error.UnregisteredEnv | gymnasium.error.DeprecatedEnv)
         if unknown or type(error) is gymnasium.error.Error or _modern_id(name):
             is_identifier = name.replace(".", "_").isidentifier()
             message = plugins.absent(owner, name) if owner and is_identifier else _unknown_id(name)
-            raise SmrlError(message) from error
-        raise SmrlError(f"{name} cannot be made, its constructor raised {in_words(error)}") from error
+            return SmrlError(message)
+        return SmrlError(f"{name} cannot be made, its constructor raised {in_words(error)}")
+
+    with UserCode(describe):
+        if entry_point.startswith("ale_py.") and re.fullmatch(atari.IDS, name):
+            return atari.make(name, **options)
+        return gymnasium.make(name, disable_env_checker=True, **options)
 
 
 def _make_by_call(env: Callable[..., Raw], options: dict[str, Any]) -> Raw:
@@ -189,10 +191,8 @@ def _make_by_call(env: Callable[..., Raw], options: dict[str, Any]) -> Raw:
     except ValueError:
         pass  # some built-in callables have no signature, so that only the call shows it
     _log_mujoco_warnings()
-    try:
+    with UserCode(lambda error: SmrlError(f"{name} cannot make an environment, it raised {in_words(error)}")):
         raw = env(**options)
-    except (Exception, SystemExit) as error:
-        raise SmrlError(f"{name} cannot make an environment, it raised {in_words(error)}") from error
     if not isinstance(raw, gymnasium.Env):
         raise SmrlError(f"{name} must return a gymnasium.Env, it returned {short_repr(raw)}")
     return raw

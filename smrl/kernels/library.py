@@ -50,7 +50,7 @@ def load() -> ctypes.CDLL | None:
 
 
 def _load(compiler: str) -> ctypes.CDLL:
-    facts = [compiler, processor(), jax.__version__, *FLAGS, *(path.read_text() for path in SOURCES)]
+    facts = [compiler, processor(), jax.__version__, *FLAGS, *(path.read_text(encoding="utf-8") for path in SOURCES)]
     name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16] + ".so"
     try:
         folder = cache_directory() / "kernels"

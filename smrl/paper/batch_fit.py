@@ -13,11 +13,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from msgspec import Meta
 from rich.console import Console
 
 from smrl import runtime
@@ -43,6 +44,7 @@ from smrl.training.memory_budget import replay_of
 from smrl.training.progress import Board
 from smrl.training.run import Run
 from smrl.types import Algorithm, Array, Key, Spec, State, Transition
+from smrl.validation import convert
 
 FILE = "batch_fit.csv"
 COLUMNS = ("step", "batch", "updates", *MEASURES)
@@ -51,6 +53,7 @@ UPDATES = (1, 2, 5, 10, 20)
 BATCHES = 10
 CANDIDATES = 8  # transitions drawn per held-out transition, because some of them are in the batch
 
+Repeats = Annotated[int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10,000")]
 Measure = Callable[[State, Transition, Transition, Sequence[int], int, Key], np.ndarray]
 
 
@@ -69,7 +72,8 @@ def run(
 
     ``settings`` are those of `smrl.studies.sweep.sweep`. The picture is written beside the runs.
     """
-    steps, updates = sorted(set(steps)), sorted(set(updates))
+    steps, updates = sorted(set(steps)), sorted({convert("updates", count, Repeats) for count in updates})
+    batches = convert("batches", batches, Repeats)
     sweep(algorithms, env, steps=steps[0], **settings)  # refuses a moment before the first evaluation
     longest = sweep(algorithms, env, steps=steps[-1], **settings)  # defaults that depend on the steps come from here
     moments = [[dataclasses.replace(one, steps=moment) for one in longest] for moment in steps]

@@ -14,9 +14,11 @@ from smrl.report.results import Aggregate, Hours, ResultRow, aggregates, curves,
 from smrl.report.tables import aggregate_table, result_tables, settings_tables, target_table
 from smrl.report.text import TextTable, number
 from smrl.runs.config import read_rows
-from smrl.runs.paths import CONFIG, EVALUATIONS, TRAINING, RunDirectory
+from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TENSORBOARD, TRAINING, RunDirectory
+from smrl.runs.reading import refusal, unreadable
 from smrl.runs.records import Record, read_run
 
+PARTS = {CHECKPOINT, TENSORBOARD}  # folders of a run that a report does not need
 CONTROL_SUITE = ("dmc/", "dmc-pixels/", "dm_control/")  # tasks whose returns are at most 1,000
 
 
@@ -112,13 +114,15 @@ def sections(report: Report) -> dict[str, list[TextTable]]:
 
 def _read_runs(folders: Iterable[Path]) -> tuple[list[ReportedRun], list[str]]:
     """Read the runs in these folders and below them; return them and one message for each unusable run."""
+    runs, problems = list[ReportedRun](), list[str]()
     paths: dict[Path, Path] = {}  # by their resolved path, so that a run counts once
     for folder in folders:
         require(folder.is_dir(), f"{folder} is not a folder; give the folder of a run, or a folder with runs in it.")
         below = sorted({file.parent for name in (CONFIG, EVALUATIONS) for file in folder.rglob(name)})
-        require(bool(below), f"{folder} holds no run; give the folder of a run, or a folder with runs in it.")
+        hidden = [path for path in unreadable(folder) if path.is_dir() and not PARTS & {*path.parts}]
+        problems += [str(refusal(path)) for path in hidden]
+        require(bool(below or hidden), f"{folder} holds no run; give the folder of a run, or a folder with runs in it.")
         paths |= {path.resolve(): path for path in below}
-    runs, problems = [], []
     for path in paths.values():
         try:
             runs.append(_read_run(path))

@@ -30,7 +30,7 @@ from smrl.memory.replay import Replay, Snapshot
 from smrl.plugins import in_words
 from smrl.runs.atomic import checksum, discard, save_arrays, sync, write_atomically, writing
 from smrl.runs.config import other_version
-from smrl.runs.reading import load_arrays, parse_json, read_bytes
+from smrl.runs.reading import load_arrays, parse_json, read_bytes, refusal, unreadable
 
 FORMAT = 3
 MANIFEST, ARRAYS, TAIL, REPLAY = "manifest.json", "arrays.npz", "tail.npz", "replay"
@@ -155,6 +155,8 @@ def newest_step(folder: Path) -> int | None:
 
 
 def _all_damaged(folder: Path, damaged: dict[Path, str]) -> SmrlError:
+    for path in unreadable(folder):
+        return refusal(path)
     run, reasons = folder.parent, ", ".join(dict.fromkeys(damaged.values()))
     if any(map(has_intact_arrays, damaged)):
         return SmrlError(

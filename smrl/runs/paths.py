@@ -21,7 +21,7 @@ from smrl.errors import SmrlError, require
 from smrl.runs import checkpoint, identity
 from smrl.runs.atomic import foreign_files, write_atomically, writing
 from smrl.runs.config import FORMAT, Damaged, check_config, checksum, read_file
-from smrl.runs.reading import parse_json
+from smrl.runs.reading import parse_json, refusal, unreadable
 
 if TYPE_CHECKING:
     from smrl.settings import Settings
@@ -54,8 +54,12 @@ class RunDirectory:
                 lock.acquire(timeout=0)
             except filelock.Timeout:
                 raise SmrlError(f"another process is training {self.path}; wait for it or stop it.") from None
-        with lock:
+        try:
+            for path in unreadable(self.path):
+                raise refusal(path)
             yield
+        finally:
+            lock.release()
 
     def refuse_foreign_files(self) -> None:
         """Refuse links, devices, and folders instead of files or the reverse, before anything is read or written."""

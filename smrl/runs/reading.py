@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
+from smrl.errors import SmrlError
 from smrl.plugins import in_words
 
 LARGEST_TEXT = 2**25  # bytes of config.json, a manifest or a table
@@ -77,6 +78,27 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
             raise
         except Exception as error:  # a damaged archive can raise nearly anything
             raise ValueError(f"{path.name} holds no arrays ({in_words(error)})") from error
+
+
+def unreadable(folder: Path) -> list[Path]:
+    """Return the folders and files below a folder that this user may not read; those of W&B do not count.
+
+    They must not be taken for damaged, because damaged files are replaced or deleted.
+    """
+    errors: list[OSError] = []
+    files: list[Path] = []
+    as_effective_user = os.access in os.supports_effective_ids
+    for place, folders, names in os.walk(folder, onerror=errors.append):
+        paths = (Path(place, name) for name in names)
+        files += [path for path in paths if not os.access(path, os.R_OK, effective_ids=as_effective_user)]
+        if "wandb" in folders:
+            folders.remove("wandb")
+    return [*(Path(error.filename) for error in errors), *files]
+
+
+def refusal(path: Path) -> SmrlError:
+    """Return the error about a file or folder that cannot be read."""
+    return SmrlError(f"{path} cannot be read (Permission denied); check its permissions.")
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:

@@ -14,7 +14,7 @@ import threading
 import time
 from functools import partial
 
-from smrl import plugins
+from smrl import output, plugins
 from smrl.envs.make import make
 from smrl.errors import SmrlError
 from smrl.runs.paths import RunDirectory
@@ -74,4 +74,5 @@ def _end_with_launcher(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
+    output.guard_streams()  # a full disk must not end a run through output.log
     sys.exit(work(sys.argv[1], int(sys.argv[2])))

@@ -134,5 +134,6 @@ class Collector:
                 obs, *_ = env.step(action)
                 is_over = env.over
         except EnvironmentFault:
+            self.check_interrupt()  # a signal may have ended processes of the environment
             return False
         return is_over == was_over and np.array_equal(obs, last_obs)

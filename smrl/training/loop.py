@@ -14,7 +14,7 @@ import numpy as np
 
 from smrl.envs.environment import Environment, EnvironmentFault
 from smrl.errors import SmrlError
-from smrl.plugins import in_words
+from smrl.plugins import UserCode, in_words
 from smrl.runs import checkpoint
 from smrl.runs.checkpoint import Saved, Writer
 from smrl.runs.paths import RunDirectory
@@ -113,23 +113,28 @@ class Trainer:
             if is_old and not self.writer.is_busy():
                 self.writer.begin(self._state(), before=self.recorder.evaluations.sync)  # writes in another thread
                 self.saved_at = time.monotonic()
-            self.advance()
-            if self._callback_stops(self.callbacks.on_step, self.step):
+            if self.advance() and self._callback_stops(self.callbacks.on_step, self.step):
                 return "on_step returned True"
 
-    def advance(self) -> None:
-        """Act once in every environment, and learn what is due afterwards."""
+    def advance(self) -> bool:
+        """Act once in every environment, and learn what is due afterwards; return False if a signal prevents it.
+
+        Ctrl-C also reaches processes that an environment has started, so a fault after a signal is no fault.
+        """
         if self.clock.is_due(self.step, self.settings.reset_every):
             self.agent.reset(self.step)  # before a step, so that a run never ends with a new agent
         self.writer.keep(self.settings.envs)
         try:
             self.collector.collect(self.agent.explore, self.step)
         except EnvironmentFault as fault:
+            if self.signals.is_noted():
+                return False  # nothing of this step is stored
             raise SmrlError(f"at step {self.step + 1:,}: {fault}; {self._save_after_failure()}.") from fault
         for moment in self.clock.learning_steps(self.step):
             self.agent.learn(self.replay, moment)
         self.step += self.clock.stride
         self.recorder.advance(self.step)
+        return True
 
     def save(self) -> None:
         """Write a checkpoint, and wait until it is on the disk."""
@@ -166,6 +171,8 @@ class Trainer:
             if self.clock.is_due(self.step, self.settings.bias_every):
                 bias = self._bias(self.agent.state.algorithm, self.step, halt=halt)
         except EnvironmentFault as fault:
+            if halt():
+                return self.signals.name
             failure = f"in the evaluation at step {self.step:,}: {fault}; {self._save_after_failure()}."
             raise SmrlError(failure) from fault
         if episodes is None or bias is None:
@@ -226,11 +233,15 @@ class Trainer:
 
     def _callback_stops(self, callback: Callable[..., Any] | None, *arguments: Any) -> bool:
         """Call a callback; return whether it stops the run. An exception is passed on once the run is saved."""
-        try:
-            return callback is not None and callback(self.run, *arguments) is True
-        except Exception:
+        if callback is None:
+            return False
+
+        def describe(error: BaseException) -> BaseException:
             self.progress.notify(f"a callback failed at step {self.step:,}; {self._save_after_failure()}.")
-            raise
+            return error
+
+        with UserCode(describe):
+            return callback(self.run, *arguments) is True
 
     def _save_after_failure(self) -> str:
         """Save, and return a message about it; a failure to save does not hide the first one."""

@@ -1,7 +1,6 @@
 """The display of runs: progress bars in a terminal, plain lines elsewhere, nothing with --quiet."""
 
 import contextlib
-import io
 import json
 import socket
 import threading
@@ -15,6 +14,8 @@ from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn, T
 from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
+
+from smrl.output import unfailing
 
 REFRESH_SECONDS = 0.2
 SPEED_SECONDS = 10.0  # steps/s is the mean over this time
@@ -136,9 +137,7 @@ class Board:
 
     def __init__(self, quiet: bool, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-        stream = self._console.file
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")  # as Python's own stderr, if the encoding lacks …
+        self._console.file = unfailing(self._console.file)
         columns = (
             TitleColumn(),
             BarColumn(bar_width=8),

@@ -1,14 +1,16 @@
-"""Ctrl-C and SIGTERM set a flag, so that a run can finish its step and save itself."""
+"""Ctrl-C, SIGTERM and SIGHUP set a flag, so that a run can finish its step and save itself."""
 
+import os
 import signal
 import socket
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 STOP_MESSAGE = "stopping after the current step, then saving; Ctrl-C again stops at once, without saving."
 GRACE_SECONDS = 0.2
+HANGUP = getattr(signal, "SIGHUP", None)  # not on Windows
 
 
 class SignalHandler:
@@ -17,7 +19,12 @@ class SignalHandler:
     Python runs signal handlers between two of its instructions, which may take long while XLA compiles, and only once
     for several signals that arrived meanwhile. So a thread reads the bytes that the system writes when signals arrive:
     it shows the message, and makes sure that a second Ctrl-C is not lost.
+
+    A process that is forked meanwhile, for example by an environment, gets back the handlers of before: it is not the
+    one that saves the run. A SIGHUP that is ignored, as with nohup, stays ignored.
     """
+
+    _entered: ClassVar[list["SignalHandler"]] = []
 
     def __init__(self, notify: Callable[[str], None]) -> None:
         self.signal: int | None = None
@@ -48,25 +55,41 @@ class SignalHandler:
             self._wakeup_before = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
             self._watcher = threading.Thread(target=self._watch, daemon=True)
             self._watcher.start()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._note)
+            self._entered.append(self)  # before the handlers, so that no child is forked with them
+            is_kept = HANGUP is None or signal.getsignal(HANGUP) == signal.SIG_IGN
+            for number in (signal.SIGINT, signal.SIGTERM, *(() if is_kept else (HANGUP,))):
+                self._before[number] = signal.signal(number, self._note) or signal.SIG_DFL
         return self
 
     def __exit__(self, *error: object) -> None:
         if not self._before:
             return
         self._is_settled.set()
+        self._restore()
+        self._entered.remove(self)
+        self._sender.shutdown(socket.SHUT_RDWR)  # ends the watcher, also if a child still holds the socket
+        self._watcher.join()
+        self._sender.close()
+        self._receiver.close()
+
+    def _restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._wakeup_before)
-        self._sender.close()  # ends the watcher
-        self._watcher.join()
-        self._receiver.close()
+
+    @classmethod
+    def reset_in_child(cls) -> None:
+        """Restore the handlers of before in a process that was just forked."""
+        for handler in reversed(cls._entered):
+            handler._restore()
+            handler._sender.close()  # or its signals would reach the parent
+            handler._receiver.close()
+        cls._entered.clear()
 
     def _watch(self) -> None:
         arrived: list[int] = []
         while numbers := self._receiver.recv(1):
-            arrived += [number for number in numbers if number in (signal.SIGINT, signal.SIGTERM)]
+            arrived += [number for number in numbers if number in self._before]
             if len(arrived) == 1:
                 self._notify(STOP_MESSAGE)
             if arrived.count(signal.SIGINT) == 2 and not self._is_second:
@@ -79,6 +102,10 @@ class SignalHandler:
             self._is_settled.set()
             raise KeyboardInterrupt
         self.signal = number
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=SignalHandler.reset_in_child)
 
 
 class Interrupted(KeyboardInterrupt):

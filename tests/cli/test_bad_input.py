@@ -137,6 +137,10 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "a folder that does not exist": (("evaluate", "no/such/run"), "does not exist"),
     "a folder that is no run": (("evaluate", "."), "is not a run"),
     "a film of no run": (("play", ".", "--video", "x.mp4"), "is not a run"),
+    "a target beyond all returns": (("report", ".", "--target", "inf"), "target must be a finite number .*not inf"),
+    "no file to write": (("report", ".", "-o"), "-o/--output: expected at least one argument; see smrl report --help"),
+    "an ending without a name": (("report", ".", "-o", ".html"), "name of a file to write must end .*, unlike '.html'"),
+    "a value for a switch": (("list", "--presets", "x"), "unexpected argument 'x': .* see smrl list --help"),
     "a number of episodes": (("evaluate", ".", "--episodes", "few"), "episodes must be a whole number .*, not 'few'"),
 }
 

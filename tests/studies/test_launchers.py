@@ -202,6 +202,39 @@ def test_a_slurm_job_at_its_time_limit_is_queued_again(reference: Path, tmp_path
     assert results(options.runs)[name] == results(reference)[name]
 
 
+def children(process: int) -> list[int]:
+    """Return the processes that the first thread of a process has started."""
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+@pytest.mark.slow
+def test_a_job_that_is_killed_is_resumed(reference: Path, tmp_path: Path) -> None:
+    """With submitit's executor for one machine: its process dies, the run saves itself, and another job resumes it."""
+    slurm = pytest.importorskip("smrl.studies.launchers.slurm")
+    settings = read_sweep(str(written(tmp_path, THREE)), {}).settings[:2]
+    options = RunOptions(runs=tmp_path / "runs", checkpoint_seconds=0, quiet=True)
+    killed: list[int] = []
+
+    def kill() -> None:
+        until(lambda: len(saved_steps(options.runs)) == 2)
+        controllers = [one for one in children(os.getpid()) if b"submitit" in Path(f"/proc/{one}/cmdline").read_bytes()]
+        killed.extend(children(controllers[0]))
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    launcher = slurm.SlurmLauncher(options.runs, 1, {}, cluster="local")
+    outcome = run_all(settings, options, 3, launcher, lock_timeout=120)
+    killer.join()
+    assert len(killed) == 1
+    assert not outcome.failures
+    assert len(outcome.records) == 2
+    found = results(options.runs)
+    assert found == {name: result for name, result in results(reference).items() if name in found}
+    logs = [log.read_text() for log in options.runs.rglob("output.log")]
+    assert sum("continuing at step" in log for log in logs) == 1
+
+
 @pytest.mark.slow
 def test_an_interrupted_sweep_leaves_its_jobs_to_slurm(reference: Path, tmp_path: Path) -> None:
     """Commands stand in for those of Slurm; the same sweep finds its jobs again, and one that was killed is resumed."""

@@ -2,17 +2,24 @@
 
 import csv
 import errno
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from broken_envs import LIMIT, Raises, Toy
+from commands import PYTHONPATH
 
 import smrl
 from smrl.errors import SmrlError
+from smrl.plugins import CHILD_MESSAGE
 from smrl.runs import checkpoint, records
 from smrl.training import evaluator, progress
 from smrl.training.loggers import Loggers, TensorBoard
+from smrl.training.signals import Interrupted
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 10, "eval_episodes": 1, "batch_size": 8, "reuse": 1}
 SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,)}
@@ -109,3 +116,130 @@ def test_a_full_disk_does_not_hide_a_fault_of_the_environment(tmp_path: Path, mo
     with pytest.raises(SmrlError, match=r"at step 5: .*exploded.*is lost: cannot write .*No space left") as caught:
         train(tmp_path, Raises)
     assert "\n" not in str(caught.value)
+
+
+class Panic(BaseException):
+    """Neither an Exception nor SystemExit, such as the panics of extensions that are written in Rust."""
+
+
+class Ends(Ending):
+    """Ends the process, or raises what is no Exception, in one of its calls."""
+
+    call, error = "", BaseException()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._end("__init__")
+
+    def reset(self, **options: Any) -> Any:
+        self._end("reset")
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Any:
+        self._end("step")
+        return super().step(action)
+
+    def close(self) -> None:
+        self._end("close")
+
+    def _end(self, call: str) -> None:
+        if call == self.call:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), Panic("at the disco")], ids=["exit", "panic"])
+@pytest.mark.parametrize("call", ["__init__", "reset", "step", "close"])
+def test_an_environment_cannot_end_the_process(
+    call: str, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ends, "call", call)
+    monkeypatch.setattr(Ends, "error", error)
+    where = "Ends cannot make an environment, it raised" if call == "__init__" else rf"Ends failed in {call}\(.*\) with"
+    what = "SystemExit: 0" if isinstance(error, SystemExit) else "Panic: at the disco"
+    with pytest.raises(SmrlError, match=f"{where} {what}"):
+        train(tmp_path, Ends)
+
+
+def test_a_callback_that_exits_leaves_a_saved_run(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        train(tmp_path, on_step=lambda run, step: sys.exit(3) if step == 30 else None)
+    (folder,) = tmp_path.glob("*/*/seed0")
+    assert checkpoint.newest_step(folder / "checkpoint") == 30
+
+
+FORKS = """
+import os
+import numpy as np
+from broken_envs import Toy
+from smrl.envs.make import make
+
+class Forks(Toy):
+    def __init__(self):
+        super().__init__()
+        self.fork("made")
+
+    def fork(self, what):
+        if child := os.fork():
+            os.waitpid(child, 0)
+        print(what, "in the parent" if child else "in the child", flush=True)
+
+    def reset(self, **options):
+        self.fork("reset")
+        return super().reset(**options)
+
+    def step(self, action):
+        self.fork("stepped")
+        return super().step(action)
+
+    def close(self):
+        self.fork("closed")
+
+env = make(Forks)
+env.reset(0)
+env.step(np.zeros(1, np.float32))
+env.close()
+print("left", flush=True)
+"""
+
+
+def test_a_child_that_returns_from_an_environment_is_ended() -> None:
+    """An environment forks in every call, and returns in the child too."""
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH}
+    found = subprocess.run([sys.executable, "-c", FORKS], env=environment, capture_output=True, text=True, check=True)
+    calls = ("made", "reset", "stepped", "closed")
+    lines = [f"{call} in the {process}" for call in calls for process in ("child", "parent")]
+    assert found.stdout.splitlines() == [*lines, "left"]
+    assert found.stderr.splitlines() == [CHILD_MESSAGE.decode().strip()] * 4
+
+
+class LosesWorkers(Ending):
+    """Fails when Ctrl-C has also ended processes that it has started."""
+
+    made, at_instance, at_step = 0, 0, 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        LosesWorkers.made += 1
+        self.number, self.taken = LosesWorkers.made, 0
+
+    def step(self, action: Any) -> Any:
+        self.taken += 1
+        if (self.number, self.taken) == (self.at_instance, self.at_step):
+            os.kill(os.getpid(), signal.SIGINT)
+            raise EOFError("a worker is gone")
+        return super().step(action)
+
+
+@pytest.mark.parametrize(("instance", "step", "stopped_at"), [(2, 35, 34), (3, 60, 20)], ids=["training", "evaluation"])
+def test_a_fault_after_a_signal_is_no_fault(
+    instance: int, step: int, stopped_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first environment shows its spaces, the second is trained in, the third is for evaluations of 50 steps."""
+    monkeypatch.setattr(LosesWorkers, "made", 0)
+    monkeypatch.setattr(LosesWorkers, "at_instance", instance)
+    monkeypatch.setattr(LosesWorkers, "at_step", step)
+    with pytest.raises(Interrupted, match=f"stopped by SIGINT at step {stopped_at} and saved"):
+        train(tmp_path, LosesWorkers)
+    monkeypatch.setattr(LosesWorkers, "at_instance", 0)
+    resumed, undisturbed = train(tmp_path, LosesWorkers), train(tmp_path / "other", LosesWorkers)
+    assert (resumed.path / "evaluations.csv").read_bytes() == (undisturbed.path / "evaluations.csv").read_bytes()

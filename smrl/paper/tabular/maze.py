@@ -128,6 +128,11 @@ def reachable(next_state: np.ndarray) -> np.ndarray:
     return seen
 
 
+def time_limit(size: int) -> int:
+    """Return the steps after which an episode in a maze is truncated."""
+    return 100 * size**2
+
+
 def maze_task(maze: Maze) -> GridTask:
     """Return a maze's tables: reward 1 at the goal, which ends the episode, and -0.1 / cells for every other step."""
     next_state = landings(maze.passages, maze.portals)
@@ -135,7 +140,7 @@ def maze_task(maze: Maze) -> GridTask:
     goal = cells - 1
     arrived = next_state == goal
     reward = np.where(arrived, 1, -0.1 / cells).astype(np.float32)
-    return ended_at([goal], GridTask(next_state, reward, arrived, start=0, goal=goal, max_steps=100 * cells))
+    return ended_at([goal], GridTask(next_state, reward, arrived, start=0, goal=goal, max_steps=time_limit(maze.size)))
 
 
 class MazeEnv(TableEnv):

@@ -6,13 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
+from msgspec import Meta
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -20,15 +21,18 @@ from rich.table import Table
 from smrl.errors import require
 from smrl.paper.tabular.grid_world import STEPS, GridTask, Rules, cliffwalking_task
 from smrl.paper.tabular.learning import Rate, RateKind, Result, Settings, learn
-from smrl.paper.tabular.maze import generate, maze_task
+from smrl.paper.tabular.maze import generate, maze_task, time_limit
 from smrl.report.figures import COLOURS, GREY, INK, tidy
 from smrl.report.text import number, plain_table, spread
 from smrl.runs.atomic import write_atomically, writing
+from smrl.validation import validate
 
 Numbers = NDArray[np.float64]
 Results = Mapping[str, Mapping[int, Result]]  # by task and reuse
 Task = Literal["cliffwalking", "maze"]
+MAX_ROWS = 1_000_000  # seeds × episodes; each is a line of the file of all numbers
 EPISODES: dict[Task, int] = {"cliffwalking": 500, "maze": 100}
+Episodes = Annotated[int, Meta(ge=1, le=MAX_ROWS, description=f"a whole number from 1 to {MAX_ROWS:,}")]
 MEASURES = [item.name for item in fields(Result) if item.name != "q"]
 PANELS = (
     "training return",
@@ -46,9 +50,9 @@ class Options:
     """Tasks to learn: cliffwalking, maze or both."""
     reuse: tuple[int, ...] = (1, 10)
     """Updates per transition, M of the paper; 1 is Q-learning."""
-    seeds: int = 20
+    seeds: Annotated[int, Meta(ge=1, le=1_000, description="a whole number from 1 to 1,000")] = 20
     """Runs per reuse ratio, with the seeds 0, 1, …; each seed has its own maze."""
-    episodes: int | None = None
+    episodes: Episodes | None = None
     """Training episodes; by default the paper's, 500 for CliffWalking and 100 for the maze."""
     rate: RateKind = "constant"
     """Learning rate: constant, h/(M(t + t0)) by steps t, or 1/n^omega by visits n of a state-action pair."""
@@ -66,7 +70,7 @@ class Options:
     """Fraction of random actions while training."""
     rules: Rules = "paper"
     """Rules of CliffWalking: a fall ends the episode (paper) or leads back to the start (gymnasium)."""
-    size: int = 20
+    size: Annotated[int, Meta(ge=2, le=100, description="a whole number from 2 to 100")] = 20
     """Cells along a side of the maze."""
     plain: bool = False
     """Learn in mazes without loops and portals."""
@@ -76,7 +80,7 @@ class Options:
     """Folder whose subfolder tabular gets the picture and the numbers."""
 
     def __post_init__(self) -> None:
-        require(self.seeds >= 1, f"seeds must be at least 1, not {self.seeds}.")
+        validate(self)
 
 
 def run(options: Options, out: Console) -> None:
@@ -101,6 +105,17 @@ def run(options: Options, out: Console) -> None:
 def settings_of(options: Options, task: Task, reuse: int) -> Settings:
     """Return the settings with which a task is learned."""
     episodes = EPISODES[task] if options.episodes is None else options.episodes
+    rows, steps = options.seeds * episodes, episodes * (time_limit(options.size) if task == "maze" else STEPS)
+    require(
+        rows <= MAX_ROWS,
+        f"{options.seeds:,} seeds of {episodes:,} episodes are more than {MAX_ROWS:,} lines of numbers; "
+        "lower --seeds or --episodes.",
+    )
+    require(
+        steps < 2**31,
+        f"{episodes:,} episodes of {task} may take {steps:,} steps, but steps are counted up to 2^31 only; "
+        f"lower --episodes{' or --size' if task == 'maze' else ''}.",
+    )
     rate = Rate(options.rate, options.alpha, options.h, options.t0, options.omega)
     return Settings(reuse, episodes, rate, options.gamma, options.epsilon)
 

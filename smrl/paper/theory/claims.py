@@ -10,12 +10,12 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from smrl.errors import require
 from smrl.paper.theory import finite_time, lemmas, limits, one_update, scaling
 from smrl.paper.theory.figures import draw_convergence, draw_finite_time, draw_rates, draw_scaling
 from smrl.paper.theory.finding import Finding
 from smrl.paper.theory.mdp import effective_rate
 from smrl.runs.atomic import writing
+from smrl.validation import Seed, validate
 
 FORGETS = (((0.1, 0.4, 0.5),) * 3,)
 
@@ -109,7 +109,7 @@ STUDIES = (
 class Options:
     """Check the paper's theorems on random finite MDPs, in about half a minute."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the MDPs and trajectories."""
     studies: bool = False
     """Run the longer studies instead (about two minutes): how steps grow with γ, μ_min, t_mix and learning rates."""
@@ -119,7 +119,7 @@ class Options:
     """Folder whose subfolder theory gets the pictures."""
 
     def __post_init__(self) -> None:
-        require(self.seed >= 0, f"seed must be at least 0, not {self.seed}.")
+        validate(self)
 
 
 def run(options: Options, out: Console) -> None:

@@ -13,14 +13,14 @@ from pathlib import Path
 from smrl import machine
 from smrl.runs.atomic import writing
 from smrl.studies.launchers.protocol import JobResult, Launcher, RunRequest
-from smrl.training.progress import Progress
+from smrl.training.progress import Progress, Unfailing
 
 
 class WorkerProcess:
     """A process that trains one run. It sends events over a socket; what it prints goes to output.log."""
 
     def __init__(self, request: RunRequest, threads: int, progress: Progress) -> None:
-        self._log, self._progress = request.folder / "output.log", progress
+        self._log, self._progress = request.folder / "output.log", Unfailing(progress)
         self._error: str | None = None
         self._unread = b""
         self._connection, theirs = socket.socketpair()
@@ -96,5 +96,5 @@ def _describe_signal(number: int) -> str:
 
 
 def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1].strip() if lines else "the process exited without output"

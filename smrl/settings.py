@@ -9,7 +9,7 @@ from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
 from smrl.memory.replay import Windows
 from smrl.smr.rules import Schedule, rule_of
-from smrl.validation import Count, Index, NonNegative, Positive, Seed, Share, convert, validate
+from smrl.validation import Count, Index, NonNegative, Positive, Seed, Share, Threads, convert, validate
 
 Hyper = TypeVar("Hyper")
 
@@ -136,7 +136,7 @@ class RunOptions:
 
     runs: Path = Path("runs")
     """Folder of all runs."""
-    threads: Count | None = None
+    threads: Threads | None = None
     """CPU threads of each run; by default one per core for a single run. A resumed run keeps its number."""
     quiet: bool = False
     """Print nothing but errors."""

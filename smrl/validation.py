@@ -20,8 +20,10 @@ import numpy as np
 from msgspec import Meta
 
 from smrl.errors import SmrlError
+from smrl.machine import MAX_THREADS
 
 Count = Annotated[int, Meta(ge=1, description="a whole number of at least 1")]
+Threads = Annotated[int, Meta(ge=1, le=MAX_THREADS, description=f"a whole number from 1 to {MAX_THREADS}")]
 Index = Annotated[int, Meta(ge=0, description="a whole number of at least 0")]
 Seed = Annotated[int, Meta(ge=0, lt=2**32, description="a whole number in [0, 2^32)")]
 Positive = Annotated[float, Meta(gt=0, description="a positive number")]

@@ -4,6 +4,7 @@
 
 #include "pool.h"
 
+namespace smrl {
 namespace {
 
 constexpr int64_t DEPTH = 256;  // rows of a panel, which then takes at most the first-level cache
@@ -100,3 +101,5 @@ void single_output_input_gradient(int64_t rows, const float* gradient, const flo
     for (; k < in; k++) result[k] = !relu_mask || relu_mask[i][k] > 0 ? gradient[i] * weights[k] : 0;
   }
 }
+
+}  // namespace smrl

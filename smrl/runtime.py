@@ -52,6 +52,8 @@ def start(wanted: int | None = None) -> None:
     among themselves, and XLA has one, because its idle threads would keep the kernels' from the cores. JAX's default
     of computing in another thread takes longer to hand over a batch of ten observations than to choose their actions.
     """
+    has_64_bits = getattr(jax.config, "jax_enable_x64")  # noqa: B009  # unknown to type checkers
+    require(not has_64_bits, "smrl computes in float32, but JAX's 64-bit types are enabled; unset JAX_ENABLE_X64.")
     wanted = wanted or threads()
     require(1 <= wanted <= MAX_THREADS, f"cannot compute with {wanted} threads; give a number from 1 to {MAX_THREADS}.")
     if _has_started():

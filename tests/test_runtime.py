@@ -25,6 +25,11 @@ def test_other_numbers_of_threads_are_refused_everywhere(count: int) -> None:
         RunOptions(threads=count)
 
 
+def test_64_bit_types_are_refused() -> None:
+    with jax.enable_x64(True), pytest.raises(SmrlError, match=r"^smrl computes in float32, .* unset JAX_ENABLE_X64\.$"):
+        runtime.start()
+
+
 def test_the_default_is_one_thread_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(machine.THREADS, "")
     assert machine.threads() == machine.cores()

@@ -19,9 +19,9 @@ from typing import Any
 
 import jax
 
-from smrl.errors import SmrlError
+from smrl.errors import SmrlError, require
 from smrl.kernels import library
-from smrl.machine import THREADS, cache_directory, processor, threads
+from smrl.machine import MAX_THREADS, THREADS, cache_directory, exposure, instruction_sets, processor, threads
 
 XLA_THREADS = "PJRT_NPROC"
 VARIABLES = ("XLA_FLAGS", "NVIDIA_TF32_OVERRIDE")
@@ -52,7 +52,10 @@ def start(wanted: int | None = None) -> None:
     among themselves, and XLA has one, because its idle threads would keep the kernels' from the cores. JAX's default
     of computing in another thread takes longer to hand over a batch of ten observations than to choose their actions.
     """
+    has_64_bits = getattr(jax.config, "jax_enable_x64")  # noqa: B009  # unknown to type checkers
+    require(not has_64_bits, "smrl computes in float32, but JAX's 64-bit types are enabled; unset JAX_ENABLE_X64.")
     wanted = wanted or threads()
+    require(1 <= wanted <= MAX_THREADS, f"cannot compute with {wanted} threads; give a number from 1 to {MAX_THREADS}.")
     if _has_started():
         if wanted != threads():
             raise SmrlError(
@@ -64,7 +67,7 @@ def start(wanted: int | None = None) -> None:
     os.environ[XLA_THREADS] = str(wanted if library.load() is None else 1)
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     _keep_freed_memory()
-    keep_compiled_programs(processor(), os.environ[XLA_THREADS])
+    keep_compiled_programs(processor(), instruction_sets(), os.environ[XLA_THREADS])
 
 
 def platform_facts() -> dict[str, Any]:
@@ -133,8 +136,7 @@ def keep_compiled_programs(*facts: object) -> None:
     if getattr(jax.config, CACHE_FOLDER) or not getattr(jax.config, "jax_enable_compilation_cache"):  # noqa: B009
         return
     name = hashlib.sha256(repr((jax.__version__, *facts)).encode()).hexdigest()[:16]
-    # Without a home or a folder that can be written to, every process compiles for itself.
-    with contextlib.suppress(OSError, RuntimeError):
+    with contextlib.suppress(OSError):
         shared = cache_directory() / "compiled" / name
         staging = stage_programs(shared)
         atexit.register(publish_programs, staging, shared)
@@ -143,7 +145,10 @@ def keep_compiled_programs(*facts: object) -> None:
 
 
 def stage_programs(shared: Path) -> Path:
-    """Make a folder for this process with a link to every entry, or a copy where the file system has no links."""
+    """Make a folder for this process with a link to every entry, or a copy where the file system has no links.
+
+    Entries are programs: those that other users could replace, or have written, are left out.
+    """
     shared.mkdir(parents=True, exist_ok=True)
     for folder in shared.glob(f"{STAGING}*"):
         with contextlib.suppress(OSError):
@@ -151,7 +156,7 @@ def stage_programs(shared: Path) -> Path:
                 shutil.rmtree(folder)
     staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=shared))
     for entry in shared.iterdir():
-        if entry.is_file():
+        if entry.is_file() and exposure(entry) is None:
             try:
                 os.link(entry, staging / entry.name)
             except OSError:

@@ -9,7 +9,20 @@ from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
 from smrl.memory.replay import Windows
 from smrl.smr.rules import Schedule, rule_of
-from smrl.validation import Count, Few, Index, Name, NonNegative, Positive, Seed, Share, Size, convert, validate
+from smrl.validation import (
+    Count,
+    Few,
+    Index,
+    Name,
+    NonNegative,
+    Positive,
+    Seed,
+    Share,
+    Size,
+    Threads,
+    convert,
+    validate,
+)
 
 Hyper = TypeVar("Hyper")
 MAX_EVALUATIONS = 50_000  # per run, so that its tables stay small enough to be read (`smrl.runs.reading`)
@@ -142,7 +155,7 @@ class RunOptions:
 
     runs: Path = Path("runs")
     """Folder of all runs."""
-    threads: Few | None = None
+    threads: Threads | None = None
     """CPU threads of each run; by default one per core for a single run. A resumed run keeps its number."""
     quiet: bool = False
     """Print nothing but errors."""

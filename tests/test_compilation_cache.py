@@ -67,9 +67,11 @@ def test_a_disabled_cache_stays_disabled(tmp_path: Path) -> None:
     assert not entries(tmp_path)
 
 
-def test_an_unwritable_cache_directory_is_ignored(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    assert len(run(tmp_path / "file")) == 3
+def test_entries_of_other_users_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("own-cache", "foreign-cache"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(runtime, "exposure", lambda path: "another user" if path.name == "foreign-cache" else None)
+    assert [file.name for file in runtime.stage_programs(tmp_path).iterdir()] == ["own-cache"]
 
 
 def test_entries_are_copied_where_there_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from smrl.paper.tabular import q_smr
 from smrl.paper.theory import claims
 from smrl.report.text import as_terminal
 from smrl.settings import RunOptions
-from smrl.validation import Count, Few
+from smrl.validation import Count, Few, Threads
 
 BATCH_FIT = """\
 Measure how far the TD error of a batch falls with 1, 2, 5, … updates on it.
@@ -34,7 +34,7 @@ class BatchFit:
     """Runs of each combination of settings, with seeds 0, 1, 2, …; by default 3."""
     runs: Path = Path("runs")
     """Folder of all runs."""
-    threads: Few | None = None
+    threads: Threads | None = None
     """CPU threads of each run; a resumed run keeps its number."""
     quiet: bool = False
     """Print results and errors only."""

@@ -25,11 +25,13 @@ def adam(
     m ← β₁ m + (1 − β₁) g,  v ← β₂ v + (1 − β₂) g²,  θ ← θ − η m̂ / (√v̂ + ε),  m̂ = m / (1 − β₁ⁿ),  v̂ = v / (1 − β₂ⁿ).
     1 − βⁿ is −expm1(n log β): in float32, optax's 1 − 0.999ⁿ loses four of its seven digits in the first updates.
     """
-    logs = (math.log(beta) if beta else -math.inf for beta in (beta1, beta2))
-    scale, square = (1 / -jnp.expm1(count * log) for log in logs)
-    root = jnp.sqrt(square)  # m̂ is scale · m, and √v̂ is root · √v
+    learning_rate, beta1, beta2, epsilon = map(float, (learning_rate, beta1, beta2, epsilon))
     trees = [jax.tree.leaves(tree) for tree in (gradient, m, v, params)]
     arrays, structure, size = jax.tree.leaves(trees), jax.tree.structure(params), len(trees[0])
+    number = jnp.asarray(count, jnp.result_type(jnp.float32, *arrays))  # an integer · log β may be a float64
+    logs = (math.log(beta) if beta else -math.inf for beta in (beta1, beta2))
+    scale, square = (1 / -jnp.expm1(number * log) for log in logs)
+    root = jnp.sqrt(square)  # m̂ is scale · m, and √v̂ is root · √v
 
     def by_kernel() -> list[list[Array]]:
         new = library.call(
@@ -45,7 +47,8 @@ def adam(
     def by_xla() -> list[tuple[Array, ...]]:
         def step(g: Array, m: Array, v: Array, theta: Array) -> tuple[Array, Array, Array]:
             m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
-            return m, v, theta - learning_rate * (m * scale / (jnp.sqrt(v) * root + epsilon))
+            m_hat, root_v_hat = m * scale.astype(m.dtype), jnp.sqrt(v) * root.astype(v.dtype)
+            return m, v, theta - learning_rate * (m_hat / (root_v_hat + epsilon))
 
         return list(zip(*map(step, *trees), strict=True))
 
@@ -56,10 +59,11 @@ def adam(
 
 def polyak(target: Params, online: Params, tau: float) -> Params:
     """Return the soft update of a target network, τ θ + (1 − τ) θ′."""
+    tau = float(tau)
     old, structure = jax.tree.flatten(target)
     arrays = (*old, *jax.tree.leaves(online))
     if not library.supports(*arrays):
         return jax.tree.map(lambda old, new: tau * new + (1 - tau) * old, target, online)
     in_place = {index: index for index in range(len(old))}
-    new = library.call("smrl_polyak", library.like(*old), *arrays, aliases=in_place, tau=float(tau))
+    new = library.call("smrl_polyak", library.like(*old), *arrays, aliases=in_place, tau=tau)
     return jax.tree.unflatten(structure, new)

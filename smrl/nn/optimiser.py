@@ -45,8 +45,8 @@ class Adam:
         return TrainState(params, (*limits, optax.ScaleByAdamState(count, mu, nu), last))
 
     def _limits(self) -> list[optax.GradientTransformation]:
-        clip = [] if self.gradient_clip is None else [optax.clip_by_global_norm(self.gradient_clip)]
-        decay = [optax.add_decayed_weights(self.weight_decay)] if self.weight_decay else []
+        clip = [] if self.gradient_clip is None else [optax.clip_by_global_norm(float(self.gradient_clip))]
+        decay = [optax.add_decayed_weights(float(self.weight_decay))] if self.weight_decay else []
         return clip + decay
 
 

@@ -40,3 +40,31 @@ def test_bits_of_three_sac_updates_do_not_depend_on_the_number_of_threads() -> N
         return ended.stdout
 
     assert bits(1) == bits(2)
+
+
+SUBNORMAL = """
+import hashlib
+import jax
+import jax.numpy as jnp
+import numpy as np
+from smrl.kernels import adam, library
+
+small = jnp.full(2**21, 1e-42)  # a moment of a dead unit after 740 updates without a gradient
+step = jax.jit(lambda m: adam(0 * m, m, m, small, jnp.int32(1000), 1e-3, 0.9, 0.999, 1e-8))
+
+def bits():
+    results = (np.asarray(leaf).tobytes() for _ in range(10) for leaf in step(small))
+    return {hashlib.sha256(result).hexdigest() for result in results}
+
+one = bits()
+library.load().smrl_threads(2, library.SPIN_MICROSECONDS)
+print(len(one), one == bits())
+"""
+
+
+@pytest.mark.usefixtures("kernels")
+def test_subnormal_numbers_are_the_same_on_all_threads() -> None:
+    environment = os.environ | {machine.THREADS: "1", runtime.XLA_THREADS: "1"}
+    ended = subprocess.run([sys.executable, "-c", SUBNORMAL], env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.split()[1] == "True"

@@ -1,6 +1,7 @@
 """Adam in float32 against float64, and the limits on gradients and weights."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import numpy.typing as npt
 import optax
 import pytest
 
-from smrl.nn.optimiser import Adam
+from smrl.nn.optimiser import Adam, polyak_update
 
 Floats = npt.NDArray[np.float64]
 
@@ -78,3 +79,46 @@ def test_clipping_bounds_the_norm_before_the_decay(limit: float) -> None:
     expected = in_float64(VALUES, slopes, alter=alter)
     rule = Adam(1e-3, weight_decay=0.01, gradient_clip=limit)
     np.testing.assert_allclose(in_float32(rule, VALUES, slopes), expected, atol=1e-6)
+
+
+RATES = [np.float32(0.01), np.float64(0.01), 1, np.int64(1), np.float32(1)]
+
+
+@pytest.mark.parametrize("rate", RATES, ids=lambda rate: f"{type(rate).__name__} {rate:g}")
+@pytest.mark.parametrize("x64", [False, True])
+def test_numbers_of_any_type(rate: Any, x64: bool) -> None:
+    """The kernel reads its numbers as float64; of another type, their bits would be another number."""
+    plain = in_float32(Adam(float(rate), 0.0, 0.9, 1.0, 0.5, 3.0), VALUES, SLOPES[:5])
+    with jax.enable_x64(x64):
+        numbers: list[Any] = [rate, np.int64(0), np.float64(0.9), np.int32(1), np.float64(0.5), np.float64(3.0)]
+        typed = Adam(*numbers)
+        np.testing.assert_array_equal(in_float32(typed, VALUES, SLOPES[:5]), plain)
+
+
+def test_float32_stays_float32_with_64_bit_types_enabled() -> None:
+    with jax.enable_x64(True):
+        trained = Adam(1e-3).start(jnp.asarray(VALUES, jnp.float32))
+        trained = Adam(1e-3).step(trained, jnp.asarray(SLOPES[0], jnp.float32))
+        kinds = {leaf.dtype.name for leaf in jax.tree.leaves(trained)}
+        target = polyak_update(trained.params, trained.params, np.float64(0.5))
+    assert kinds == {"float32", "int32"}
+    assert target.dtype == np.float32
+
+
+def test_float64_is_computed_in_float64() -> None:
+    with jax.enable_x64(True):
+        trained = Adam(1e-3).start({"wide": jnp.asarray(VALUES), "narrow": jnp.asarray(VALUES, jnp.float32)})
+        for row in SLOPES[:5]:
+            gradient = {"wide": jnp.asarray(row), "narrow": jnp.asarray(row, jnp.float32)}
+            trained = jax.jit(Adam(1e-3).step)(trained, gradient)
+    expected = in_float64(VALUES, SLOPES[:5])
+    np.testing.assert_allclose(trained.params["wide"], expected, rtol=1e-12)
+    np.testing.assert_allclose(trained.params["narrow"], expected, rtol=1e-5)
+    assert trained.params["narrow"].dtype == np.float32
+
+
+def test_empty_arrays_stay_empty() -> None:
+    trained = Adam(1e-3).start({"none": jnp.zeros((0, 3)), "some": jnp.zeros(2)})
+    trained = Adam(1e-3).step(trained, {"none": jnp.zeros((0, 3)), "some": jnp.ones(2)})
+    assert trained.params["none"].shape == (0, 3)
+    np.testing.assert_allclose(trained.params["some"], -1e-3, rtol=1e-5)

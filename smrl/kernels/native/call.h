@@ -1,18 +1,19 @@
-// A call from XLA: its arrays and attributes, in XLA's C interface for foreign functions.
+// A call from XLA: its arrays and attributes, each checked against what the kernel expects before it is read.
+//
+// This uses XLA's C interface for foreign functions: its C++ interface doubles the time to compile the kernels.
 #pragma once
 
 #include <cstdint>
-#include <cstring>
-#include <string>
-
-#if __has_include(<sys/mman.h>)
-#include <sys/mman.h>
-#endif
+#include <initializer_list>
+#include <stdexcept>
 
 #include "xla/ffi/api/c_api.h"
 
+namespace smrl {
+
+template <class T>
 struct Array {
-  float* data;
+  T* data;
   const int64_t* dims;
   int64_t rank;
   int64_t size() const {
@@ -22,57 +23,68 @@ struct Array {
   }
 };
 
-// Ask for pages of 2 MiB for a large array: walking through images in small pages causes many TLB misses.
-inline void use_large_pages(void* data, int64_t bytes) {
-#ifdef MADV_HUGEPAGE
-  constexpr uintptr_t PAGE = 2 << 20;
-  const uintptr_t first = (reinterpret_cast<uintptr_t>(data) + PAGE - 1) & -PAGE;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) & -PAGE;
-  if (end > first + 2 * PAGE) madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
-#endif
+using Shape = std::initializer_list<int64_t>;
+constexpr int64_t ANY = -1;  // a size in a shape that is not checked
+
+// Throw unless the condition holds. The caller of the kernel sees the message as an error.
+inline void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(message);
 }
 
-struct Call {
-  XLA_FFI_CallFrame* frame;
-  static Array view(void* buffer) {
-    const auto* b = static_cast<XLA_FFI_Buffer*>(buffer);
-    return {static_cast<float*>(b->data), b->dims, b->rank};
+class Call {
+ public:
+  explicit Call(const XLA_FFI_CallFrame* frame) : frame_(frame) {}
+
+  int64_t arguments() const { return frame_->args.size; }
+  int64_t results() const { return frame_->rets.size; }
+  // Throw unless there are as many arguments and results.
+  void require_counts(int64_t arguments, int64_t results) const {
+    require(frame_->args.size == arguments && frame_->rets.size == results, "wrong number of arguments or results");
   }
-  Array argument(int64_t i) const { return view(frame->args.args[i]); }
-  Array result(int64_t i) const { return view(frame->rets.rets[i]); }
-  int64_t arguments() const { return frame->args.size; }
-  // Return a number that the call was compiled with: int64_t or double.
-  template <class Number>
-  Number attribute(const char* name) const {
-    for (int64_t i = 0; i < frame->attrs.size; i++) {
-      const XLA_FFI_ByteSpan* span = frame->attrs.names[i];
-      if (span->len == std::strlen(name) && !std::memcmp(span->ptr, name, span->len))
-        return *static_cast<Number*>(static_cast<XLA_FFI_Scalar*>(frame->attrs.attrs[i])->value);
-    }
-    __builtin_trap();  // the Python side passes all attributes
+  // Return an argument or a result; throw if its type or shape is another one, or if it is empty.
+  template <class T = float>
+  Array<T> argument(int64_t i, Shape shape) const { return view<T>(true, i, &shape); }
+  Array<float> argument(int64_t i) const { return view<float>(true, i, nullptr); }
+  Array<float> result(int64_t i, Shape shape) const { return view<float>(false, i, &shape); }
+  Array<float> result(int64_t i) const { return view<float>(false, i, nullptr); }
+  // Return a number that the call was compiled with; throw if there is none with this name and type.
+  int64_t integer(const char* name) const { return *static_cast<int64_t*>(scalar(name, XLA_FFI_DataType_S64)); }
+  double number(const char* name) const { return *static_cast<double*>(scalar(name, XLA_FFI_DataType_F64)); }
+
+ private:
+  template <class T>
+  static constexpr XLA_FFI_DataType TYPE = XLA_FFI_DataType_INVALID;
+
+  template <class T>
+  Array<T> view(bool is_argument, int64_t i, const Shape* shape) const {
+    const XLA_FFI_Buffer& found = buffer(is_argument, i, TYPE<T>, shape);
+    return {static_cast<T*>(found.data), found.dims, found.rank};
   }
+  const XLA_FFI_Buffer& buffer(bool is_argument, int64_t i, XLA_FFI_DataType type, const Shape* shape) const;
+  void* scalar(const char* name, XLA_FFI_DataType type) const;
+
+  const XLA_FFI_CallFrame* frame_;
 };
 
-// The names of all kernels, each followed by a space. KERNEL adds to it when the library is loaded.
-inline std::string kernel_names;
+template <>
+inline constexpr XLA_FFI_DataType Call::TYPE<float> = XLA_FFI_DataType_F32;
+template <>
+inline constexpr XLA_FFI_DataType Call::TYPE<int32_t> = XLA_FFI_DataType_S32;
 
-// Define the handler `name`, which XLA calls. Before its first call, XLA asks for the version of the interface.
-#define KERNEL(name)                                                                                        \
-  [[maybe_unused]] static const std::string& name##_is_listed = kernel_names.append(#name " ");             \
-  static void name##_body(const Call& call);                                                                \
-  extern "C" XLA_FFI_Error* name(XLA_FFI_CallFrame* frame) {                                                \
-    XLA_FFI_Extension_Base* extension = frame->extension_start;                                             \
-    if (extension != nullptr && extension->type == XLA_FFI_Extension_Metadata) {                            \
-      XLA_FFI_Metadata* metadata = reinterpret_cast<XLA_FFI_Metadata_Extension*>(extension)->metadata;      \
-      metadata->api_version = {sizeof(XLA_FFI_Api_Version), nullptr, XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR}; \
-      metadata->traits = 0;                                                                                 \
-      return nullptr;                                                                                       \
-    }                                                                                                       \
-    for (int64_t i = 0; i < frame->rets.size; i++) {                                                        \
-      const Array array = Call::view(frame->rets.rets[i]);                                                  \
-      use_large_pages(array.data, 4 * array.size());                                                        \
-    }                                                                                                       \
-    name##_body(Call{frame});                                                                               \
-    return nullptr;                                                                                         \
-  }                                                                                                         \
+// Add a kernel to the names that `smrl_kernels` returns.
+bool list_kernel(const char* name);
+
+// Answer a call of XLA: its question for the version of the interface, or a call of the kernel. Exceptions of the
+// kernel become errors of XLA.
+XLA_FFI_Error* answer(XLA_FFI_CallFrame* frame, const char* name, void (*kernel)(const Call&));
+
+}  // namespace smrl
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+// Define the handler `name`, which XLA calls.
+#define KERNEL(name)                                                                                         \
+  static void name##_body(const Call& call);                                                                 \
+  [[maybe_unused]] static const bool name##_is_listed = list_kernel(#name " ");                              \
+  EXPORTED XLA_FFI_Error* name(XLA_FFI_CallFrame* frame) { return answer(frame, #name, name##_body); }       \
   static void name##_body(const Call& call)

@@ -10,6 +10,7 @@
 #include "pool.h"
 #include "winograd.h"
 
+namespace smrl {
 namespace {
 
 constexpr int64_t CHUNK = 40 * ROWS;  // pixels that are computed for all filters at a time
@@ -119,10 +120,15 @@ std::vector<Span> spans(int64_t outputs, int64_t taps, int64_t inputs) {
 // Arguments: x (batch, height, width, channels), W (kernel, kernel, channels, filters) and b.
 // Result: y (batch, rows, columns, filters).
 KERNEL(smrl_conv) {
-  const Array x = call.argument(0), weights = call.argument(1), bias = call.argument(2), y = call.result(0);
-  const int64_t stride = call.attribute<int64_t>("stride"), images = x.dims[0], width = x.dims[2], channels = x.dims[3];
-  const int64_t kernel = weights.dims[0], filters = weights.dims[3], rows = y.dims[1], columns = y.dims[2];
-  const float floor = call.attribute<int64_t>("relu") ? 0 : NO_FLOOR;
+  call.require_counts(3, 1);
+  const Array<float> x = call.argument(0, {ANY, ANY, ANY, ANY});
+  const int64_t stride = call.integer("stride"), images = x.dims[0], width = x.dims[2], channels = x.dims[3];
+  const int64_t kernel = call.argument(1, {ANY, ANY, ANY, ANY}).dims[0];
+  const Array<float> weights = call.argument(1, {kernel, kernel, channels, ANY});
+  const int64_t rows = side_after(x.dims[1], kernel, stride), columns = side_after(width, kernel, stride);
+  const int64_t filters = weights.dims[3];
+  const Array<float> bias = call.argument(2, {filters}), y = call.result(0, {images, rows, columns, filters});
+  const float floor = call.integer("relu") ? 0 : NO_FLOOR;
   if (winograd::is_faster(kernel, stride, Images(x), Images(y)))
     return winograd::convolve(Images(x), 0, weights.data, false, bias.data, floor, nullptr, Images(y));
   const int64_t depth = kernel * kernel * channels, panels = divide_up(filters, COLUMNS);
@@ -154,11 +160,16 @@ KERNEL(smrl_conv) {
 // divide the pixels of ∂x into stride² phases. The pixels of one phase are a convolution of ∂y with every stride-th row
 // and column of the mirrored kernel.
 KERNEL(smrl_conv_input_gradient) {
-  const Array gradient = call.argument(0), weights = call.argument(1), x = call.argument(2), result = call.result(0);
-  const int64_t stride = call.attribute<int64_t>("stride"), relu = call.attribute<int64_t>("relu");
+  call.require_counts(3, 1);
+  const Array<float> x = call.argument(2, {ANY, ANY, ANY, ANY});
+  const int64_t stride = call.integer("stride"), relu = call.integer("relu");
   const int64_t images = x.dims[0], height = x.dims[1], width = x.dims[2], channels = x.dims[3];
-  const int64_t rows = gradient.dims[1], columns = gradient.dims[2], filters = gradient.dims[3];
-  const int64_t kernel = weights.dims[0], size = kernel * kernel * filters * COLUMNS;
+  const int64_t kernel = call.argument(1, {ANY, ANY, ANY, ANY}).dims[0];
+  const Array<float> weights = call.argument(1, {kernel, kernel, channels, ANY});
+  const int64_t rows = side_after(height, kernel, stride), columns = side_after(width, kernel, stride);
+  const int64_t filters = weights.dims[3], size = kernel * kernel * filters * COLUMNS;
+  const Array<float> gradient = call.argument(0, {images, rows, columns, filters});
+  const Array<float> result = call.result(0, {images, height, width, channels});
   if (winograd::is_faster(kernel, stride, Images(gradient), Images(result)))
     return winograd::convolve(Images(gradient), kernel - 1, weights.data, true, nullptr, NO_FLOOR,
                               relu ? x.data : nullptr, Images(result));
@@ -207,3 +218,5 @@ KERNEL(smrl_conv_input_gradient) {
     }
   });
 }
+
+}  // namespace smrl

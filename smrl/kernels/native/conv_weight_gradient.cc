@@ -9,6 +9,7 @@
 #include "pool.h"
 #include "winograd.h"
 
+namespace smrl {
 namespace {
 
 constexpr int64_t BLOCK = 96;  // pixels that are summed in registers at a time
@@ -34,10 +35,15 @@ __attribute__((noinline)) void add(float* sums, const float* const* corners, con
 //
 // A task sums over a group of images. Then the sums of the groups are added in a fixed order.
 KERNEL(smrl_conv_weight_gradient) {
-  const Array x = call.argument(0), gradient = call.argument(1), result = call.result(0), bias = call.result(1);
-  const int64_t stride = call.attribute<int64_t>("stride"), images = x.dims[0];
-  const int64_t rows = gradient.dims[1], columns = gradient.dims[2], filters = gradient.dims[3];
-  const int64_t height = x.dims[1], width = x.dims[2], channels = x.dims[3], kernel = result.dims[0];
+  call.require_counts(2, 2);
+  const Array<float> x = call.argument(0, {ANY, ANY, ANY, ANY});
+  const int64_t stride = call.integer("stride"), images = x.dims[0];
+  const int64_t height = x.dims[1], width = x.dims[2], channels = x.dims[3];
+  const int64_t kernel = call.result(0, {ANY, ANY, ANY, ANY}).dims[0];
+  const Array<float> result = call.result(0, {kernel, kernel, channels, ANY});
+  const int64_t rows = side_after(height, kernel, stride), columns = side_after(width, kernel, stride);
+  const int64_t filters = result.dims[3];
+  const Array<float> gradient = call.argument(1, {images, rows, columns, filters}), bias = call.result(1, {filters});
   if (winograd::is_faster(kernel, stride, Images(x), Images(gradient)))
     return winograd::weight_gradient(Images(x), Images(gradient), result.data, bias.data);
   const int64_t entries = kernel * kernel * channels, tiles = divide_up(entries, ROWS), pixels = rows * columns;
@@ -94,3 +100,5 @@ KERNEL(smrl_conv_weight_gradient) {
     }
   });
 }
+
+}  // namespace smrl

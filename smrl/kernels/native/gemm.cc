@@ -4,6 +4,7 @@
 
 #include "pool.h"
 
+namespace smrl {
 namespace {
 
 constexpr int64_t DEPTH = 256;  // rows of a panel, which then takes at most the first-level cache
@@ -44,10 +45,13 @@ void product(int64_t rows, int64_t depth, const float* left, const Output& all, 
             out.floor = all.floor;
             if (relu_mask) out.relu_mask = masks, out.shift = j;
           }
-          if (k > 0)
+          float bias[COLUMNS] = {};  // the biases of the last panel, which need not fill it
+          if (k > 0) {
             out.start = sums, out.start_stride = span;
-          else if (all.start)
+          } else if (all.start) {
             out.start = all.start + j;
+            if (out.width > width) out.start = std::copy_n(out.start, width, bias) - width;
+          }
           tile<false>(tall, {left + (top + r) * depth + k, depth}, packed + i * DEPTH * COLUMNS, span, part, out);
         }
       }
@@ -100,3 +104,5 @@ void single_output_input_gradient(int64_t rows, const float* gradient, const flo
     for (; k < in; k++) result[k] = !relu_mask || relu_mask[i][k] > 0 ? gradient[i] * weights[k] : 0;
   }
 }
+
+}  // namespace smrl

@@ -5,6 +5,8 @@
 
 #include "tile.h"
 
+namespace smrl {
+
 struct Matrix {
   const float* data;
   int64_t rows, columns;
@@ -21,3 +23,5 @@ void wide_layer_input_gradient(int64_t rows, const float* gradient, Matrix weigh
 void single_output(int64_t rows, const float* x, const float* weights, float bias, float* y, int64_t in);
 void single_output_input_gradient(int64_t rows, const float* gradient, const float* weights,
                                   const float* const* relu_mask, float* result, int64_t in);
+
+}  // namespace smrl

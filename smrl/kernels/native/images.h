@@ -7,15 +7,23 @@
 #include "call.h"
 #include "tile.h"
 
+namespace smrl {
+
 struct Images {
   float* data;
   int64_t count, height, width, channels;
-  explicit Images(const Array& array)
+  explicit Images(const Array<float>& array)
       : data(array.data), count(array.dims[0]), height(array.dims[1]), width(array.dims[2]), channels(array.dims[3]) {}
   int64_t at(int64_t image, int64_t row, int64_t column) const {
     return ((image * height + row) * width + column) * channels;
   }
 };
+
+// Return the outputs of a convolution along one side of an image.
+inline int64_t side_after(int64_t side, int64_t kernel, int64_t stride) {
+  require(stride > 0 && kernel <= side, "the stride is not positive, or the kernel does not fit into the image");
+  return (side - kernel) / stride + 1;
+}
 
 // Load up to WIDTH floats into a vector; the rest is zero.
 inline Vec get(const float* from, int64_t count) {
@@ -80,3 +88,5 @@ struct Prefetch {
       __builtin_prefetch(data + i * LINE, 0, 2);
   }
 };
+
+}  // namespace smrl

@@ -4,34 +4,47 @@
 // Every output is computed by one task in a fixed order, so that its bits do not depend on the number of threads.
 #include "mlp.h"
 
+namespace smrl {
+
 // Arguments: x (batch, in), W (in, out) and b (out) of every layer of every member, and with `chosen` the indices of
 // the members to compute. Results: y (members, batch, out), and with `keep` the outputs of every hidden layer of every
 // member.
 KERNEL(smrl_mlp) {
-  const Array x = call.argument(0), y = call.result(0);
-  const bool keep = call.attribute<int64_t>("keep"), choose = call.attribute<int64_t>("chosen");
-  const auto* chosen = reinterpret_cast<const int32_t*>(call.argument(call.arguments() - 1).data);
-  Ensemble nets = {y.dims[0], call.attribute<int64_t>("layers"), x.dims[0], {}};
+  const bool keep = call.integer("keep"), choose = call.integer("chosen");
+  const int64_t layers = call.integer("layers"), known = layers > 0 ? (call.arguments() - 1) / (2 * layers) : 0;
+  require(known > 0, "there are no layers");
+  const Array<float> x = call.argument(0, {ANY, ANY}), y = call.result(0, {choose ? ANY : known, x.dims[0], ANY});
+  const int32_t* chosen = choose ? call.argument<int32_t>(call.arguments() - 1, {y.dims[0]}).data : nullptr;
+  Ensemble nets = {y.dims[0], layers, x.dims[0], {}};
+  call.require_counts(1 + 2 * layers * known + choose, 1 + (keep ? nets.members * (layers - 1) : 0));
   std::vector<const float*> biases;
+  std::vector<float*> kept;  // the outputs of every layer; null for hidden layers that are not kept
   int64_t size = 0;
-  for (int64_t i = 0; i < nets.members * nets.layers; i++) {
-    const int64_t member = i / nets.layers, layer = i % nets.layers;
-    const int64_t argument = 1 + 2 * nets.index(choose ? chosen[member] : member, layer);
-    nets.weights.push_back(matrix(call.argument(argument)));
-    biases.push_back(call.argument(argument + 1).data);
+  for (int64_t i = 0; i < nets.members * layers; i++) {
+    const int64_t member = i / layers, layer = i % layers, index = choose ? chosen[member] : member;
+    require(index >= 0 && index < known, "a chosen member does not exist");
+    const int64_t argument = 1 + 2 * nets.index(index, layer);
+    const int64_t in = layer ? nets.weights.back().columns : x.dims[1];
+    nets.weights.push_back(matrix(call.argument(argument, {in, nets.is_last(layer) ? y.dims[2] : ANY})));
+    const int64_t out = nets.weights[i].columns;
+    require(out == nets.at(0, layer).columns, "members differ in their sizes");
+    biases.push_back(call.argument(argument + 1, {out}).data);
+    if (nets.is_last(layer))
+      kept.push_back(y.data + member * nets.batch * out);
+    else
+      kept.push_back(keep ? call.result(1 + i - member, {nets.batch, out}).data : nullptr);
     size += remainder_size(nets.weights[i]);
   }
   // Where to write the outputs of rows from `first` on. Hidden layers that are not kept use memory that stays cached.
   const auto outputs = [&](int64_t i, int64_t first, int64_t rows) {
-    const int64_t member = i / nets.layers, layer = i % nets.layers, width = nets.weights[i].columns;
-    if (nets.is_last(layer)) return y.data + (member * nets.batch + first) * width;
-    return keep ? call.result(1 + i - member).data + first * width : scratch(OWN + layer % 2, rows * width);
+    const int64_t width = nets.weights[i].columns;
+    return kept[i] ? kept[i] + first * width : scratch(OWN + i % layers % 2, rows * width);
   };
   const auto floor = [&](int64_t layer) { return nets.is_last(layer) ? NO_FLOOR : 0; };
   if (nets.is_wide()) {
     const float* inputs = x.data;
-    for (int64_t i = 0; i < nets.members * nets.layers; i++) {
-      const int64_t layer = i % nets.layers, in = nets.weights[i].rows;
+    for (int64_t i = 0; i < nets.members * layers; i++) {
+      const int64_t layer = i % layers, in = nets.weights[i].rows;
       if (layer == 0) inputs = x.data;
       float* to = outputs(i, 0, nets.batch);
       if (nets.has_single_output(layer))
@@ -49,7 +62,7 @@ KERNEL(smrl_mlp) {
   for (const Matrix& weights : nets.weights) rights.push_back(make_right(weights, workspace));
   blocks(nets.members, nets.batch, [&](int64_t member, int64_t first, int64_t rows) {
     Left left = {x.data + first * x.dims[1], x.dims[1]};
-    for (int64_t layer = 0; layer < nets.layers; layer++) {
+    for (int64_t layer = 0; layer < layers; layer++) {
       const int64_t i = nets.index(member, layer), width = nets.weights[i].columns;
       float* to = outputs(i, first, ROWS);
       if (nets.has_single_output(layer))
@@ -60,3 +73,5 @@ KERNEL(smrl_mlp) {
     }
   });
 }
+
+}  // namespace smrl

@@ -8,6 +8,8 @@
 #include "gemm.h"
 #include "pool.h"
 
+namespace smrl {
+
 constexpr int64_t CACHED = 1 << 17;  // weights of a layer that fit a second-level cache
 enum Slot { OWN = 2, SHARED = 4 };   // each has two slots; gemm.cc uses the first two
 
@@ -15,7 +17,7 @@ enum Slot { OWN = 2, SHARED = 4 };   // each has two slots; gemm.cc uses the fir
 // writing to a cache line that another core wrote last is slow.
 inline float* shared(int64_t members, int64_t floats) { return scratch(SHARED + (members > 1), floats); }
 
-inline Matrix matrix(const Array& array) { return {array.data, array.dims[0], array.dims[1]}; }
+inline Matrix matrix(const Array<float>& array) { return {array.data, array.dims[0], array.dims[1]}; }
 
 // The weights of all layers of all members, member by member.
 struct Ensemble {
@@ -56,3 +58,5 @@ inline Right make_right(const Matrix& each, float*& workspace) {
   workspace += remainder_size(each);
   return {each.data, each.columns, each.columns, 1, copy};
 }
+
+}  // namespace smrl

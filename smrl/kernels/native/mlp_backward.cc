@@ -4,6 +4,7 @@
 
 #include "mlp.h"
 
+namespace smrl {
 namespace {
 
 constexpr int64_t DEPTH = 256;  // samples whose gradients are summed in registers
@@ -180,33 +181,44 @@ struct BackwardPass {
 // layer of every member. Results: with `inputs` ∂x, summed over the members, and with `weights` ∂W and ∂b of every
 // layer of every member.
 KERNEL(smrl_mlp_backward) {
-  const Array gradient = call.argument(0), x = call.argument(1);
-  const bool has_inputs = call.attribute<int64_t>("inputs"), has_weights = call.attribute<int64_t>("weights");
-  const int64_t members = gradient.dims[0], batch = gradient.dims[1], layers = call.attribute<int64_t>("layers");
-  if (has_inputs && members > 1) std::fill_n(call.result(0).data, x.size(), 0.0f);
+  const Array<float> gradient = call.argument(0, {ANY, ANY, ANY});
+  const bool has_inputs = call.integer("inputs"), has_weights = call.integer("weights");
+  const int64_t members = gradient.dims[0], batch = gradient.dims[1], layers = call.integer("layers");
+  const Array<float> x = call.argument(1, {batch, ANY});
+  require(layers > 0, "there are no layers");
+  call.require_counts(2 + members * (2 * layers - 1), has_inputs + (has_weights ? 2 * members * layers : 0));
+  float* x_gradient = has_inputs ? call.result(0, {batch, x.dims[1]}).data : nullptr;
+  if (has_inputs && members > 1) std::fill_n(x_gradient, x.size(), 0.0f);
   for (int64_t first = 0; first < members; first += GROUP) {
     Ensemble nets = {std::min(GROUP, members - first), layers, batch, {}};
     std::vector<const float*> inputs;
     std::vector<std::pair<float*, float*>> results;
     for (int64_t i = first * layers; i < (first + nets.members) * layers; i++) {
-      inputs.push_back(i % layers ? call.argument(1 + i - i / layers).data : x.data);
-      nets.weights.push_back(matrix(call.argument(2 + members * (layers - 1) + i)));
+      const int64_t layer = i % layers, in = layer ? nets.weights.back().columns : x.dims[1];
+      inputs.push_back(layer ? call.argument(1 + i - i / layers, {batch, in}).data : x.data);
+      const Shape shape = {in, nets.is_last(layer) ? gradient.dims[2] : ANY};
+      nets.weights.push_back(matrix(call.argument(2 + members * (layers - 1) + i, shape)));
+      const int64_t out = nets.weights.back().columns;
+      require(out == nets.at(0, layer).columns, "members differ in their sizes");
       if (has_weights)
-        results.emplace_back(call.result(has_inputs + 2 * i).data, call.result(has_inputs + 2 * i + 1).data);
+        results.emplace_back(call.result(has_inputs + 2 * i, {in, out}).data,
+                             call.result(has_inputs + 2 * i + 1, {out}).data);
     }
     // If an actor learns from the smallest of several critics, most rows of each critic have no gradient.
     const bool is_sparse = members > 1 && !has_weights && !nets.is_wide() && nets.has_single_output(layers - 1);
     float* workspace = shared(members, BackwardPass::size(nets) + (members > 1 ? nets.members * x.size() : 0));
     std::vector<float*> input_gradients;
     for (int64_t member = 0; has_inputs && member < nets.members; member++) {
-      input_gradients.push_back(members > 1 ? workspace : call.result(0).data);
+      input_gradients.push_back(members > 1 ? workspace : x_gradient);
       if (members > 1) workspace += x.size();
     }
     const float* y_gradient = gradient.data + first * batch * gradient.dims[2];
     BackwardPass pass = {nets, y_gradient, inputs, workspace, is_sparse, input_gradients};
     pass.prepare();
     nets.is_wide() ? pass.propagate_wide() : pass.propagate();
-    if (has_inputs && members > 1) pass.sum_input_gradients(call.result(0).data);
+    if (has_inputs && members > 1) pass.sum_input_gradients(x_gradient);
     if (has_weights) pass.weight_gradients(results);
   }
 }
+
+}  // namespace smrl

@@ -1,5 +1,6 @@
 #include "tile.h"
 
+namespace smrl {
 namespace {
 
 // out = left · right, for R rows and C vectors. The rows of the right side, (depth × C · WIDTH), are `stride` apart.
@@ -102,3 +103,5 @@ void pack_transposed(float* panel, const float* matrix, int64_t stride, int64_t 
     }
   }
 }
+
+}  // namespace smrl

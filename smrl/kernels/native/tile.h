@@ -6,6 +6,8 @@
 
 #include "simd.h"
 
+namespace smrl {
+
 constexpr float NO_FLOOR = -__builtin_inff();
 
 inline int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -78,3 +80,5 @@ void pack(float* panel, const float* matrix, int64_t stride, int64_t rows, int64
 
 // Copy from the transposed matrix, whose rows are the panel's columns, in squares of 4 × 4.
 void pack_transposed(float* panel, const float* matrix, int64_t stride, int64_t rows, int64_t width, int64_t span);
+
+}  // namespace smrl

@@ -8,7 +8,7 @@
 
 #include "simd.h"
 
-namespace winograd {
+namespace smrl::winograd {
 
 constexpr int TILE = 4, WINDOW = 6, TAPS = 3;                             // sides in pixels, and weights
 constexpr float LOW = 0.70710678118654752f, HIGH = 1.41421356237309505f;  // the points other than 0 and ∞
@@ -106,4 +106,4 @@ inline __attribute__((always_inline)) void transform(From from, To to) {
   }
 }
 
-}  // namespace winograd
+}  // namespace smrl::winograd

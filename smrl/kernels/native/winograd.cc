@@ -10,7 +10,7 @@
 #include "pool.h"
 #include "transforms.h"
 
-namespace winograd {
+namespace smrl::winograd {
 namespace {
 
 constexpr int POSITIONS = WINDOW * WINDOW;
@@ -229,4 +229,4 @@ void weight_gradient(const Images& x, const Images& gradient, float* result, flo
   });
 }
 
-}  // namespace winograd
+}  // namespace smrl::winograd

@@ -3,7 +3,7 @@
 
 #include "images.h"
 
-namespace winograd {
+namespace smrl::winograd {
 
 // Return whether this form applies and is faster, which it is not with few channels or for tiny images.
 bool is_faster(int64_t kernel, int64_t stride, const Images& from, const Images& to);
@@ -16,4 +16,4 @@ void convolve(const Images& x, int64_t padding, const float* weights, bool is_mi
 // Compute ∂W (3, 3, channels of x, of ∂y) and ∂b from x and ∂y.
 void weight_gradient(const Images& x, const Images& gradient, float* result, float* bias);
 
-}  // namespace winograd
+}  // namespace smrl::winograd

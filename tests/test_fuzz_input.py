@@ -109,7 +109,8 @@ def fuzz(cases: int, *strategies: Any) -> Callable[[Any], Any]:
             database=None,
             suppress_health_check=list(HealthCheck),
         )
-        return limits(given(*strategies)(test))
+        wrapped: Any = given(*strategies)
+        return limits(wrapped(test))
 
     return decorate
 

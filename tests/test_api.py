@@ -67,12 +67,12 @@ CALLS: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
     "register preset": (lambda value: smrl.register(value, PRESET), {"unknown", "path", "half a reference"}),
     "register what": (lambda value: smrl.register("mine", value), set()),
     "register title": (lambda value: smrl.register("mine", nothing, value), set()),  # type: ignore[arg-type]
-    "preset title": (lambda value: smrl.Preset(value, ()), {"empty", "unknown", "path", "half a reference"}),
+    "preset title": (lambda value: smrl.Preset(value, ()), {"empty", "unknown", "half a reference"}),
     "preset rows": (lambda value: smrl.Preset("title", value), set()),
     "preset seeds": (lambda value: smrl.Preset("title", (), value), {"number"}),
-    "row algorithm": (lambda value: smrl.Row(value, {}), {"empty", "unknown", "path", "half a reference"}),
+    "row algorithm": (lambda value: smrl.Row(value, {}), {"empty", "unknown", "half a reference"}),
     "row settings": (lambda value: smrl.Row("sac", value), {"dict"}),
-    "row tasks": (lambda value: smrl.Row("sac", {}, value), {"empty", "unknown", "path", "half a reference"}),
+    "row tasks": (lambda value: smrl.Row("sac", {}, value), {"empty", "unknown", "half a reference"}),
     "reuse update": (lambda value: smrl.reuse(value, 3), {"function", "class"}),
     "reuse times": (lambda value: smrl.reuse(lambda x, batch, key: x, value), {"number"}),
 }

@@ -157,9 +157,10 @@ def _value(name: str, hints: tuple[Any, ...], word: str) -> Any:
     for hint, value in itertools.product(hints, ((word,), literal, (literal,), word)):
         with contextlib.suppress(SmrlError):
             return convert(name, value, hint)
-    plain = hints[0].__origin__ if get_origin(hints[0]) is Annotated else hints[0]
-    is_one_of_several = get_origin(plain) is tuple and not isinstance(literal, tuple)
-    return convert(name, (literal,) if is_one_of_several else literal, hints[0])  # raises
+    if get_origin(hints[0]) is tuple:
+        return convert(name, literal, get_args(hints[0])[0])  # raises, as the next line does
+    is_sizes = get_origin(hints[0]) is Annotated and get_origin(hints[0].__origin__) is tuple
+    return convert(name, (literal,) if is_sizes and isinstance(literal, int) else literal, hints[0])
 
 
 def _literal(word: str) -> Any:

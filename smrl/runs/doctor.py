@@ -15,6 +15,7 @@ from rich.filesize import decimal
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, require
 from smrl.memory.replay import Rows
+from smrl.plugins import in_words
 from smrl.runs import checkpoint
 from smrl.runs.atomic import discard, foreign_files, save_arrays, sync, write_atomically, writing
 from smrl.runs.checkpoint import ARRAYS, MANIFEST, REPLAY, Manifest, find_damage
@@ -235,13 +236,17 @@ def _restore_replay(run: RunDirectory) -> str:
         if find_damage(checkpoint.row_files(path, checkpoint.read_manifest(path))) is None:
             return f"checkpoint {path} is intact; the run continues from it bit for bit."
     path, settings = usable[0], flat(run.read_config()["settings"])
-    manifest, envs = checkpoint.read_manifest(path), settings["envs"]
-    added = max((checkpoint.shard_bounds(name)[1] for name in manifest["replay"]), default=0)
-    added += 0 if manifest["tail"] is None else envs
-    oldest = max(0, added - settings["capacity"])
+    manifest = checkpoint.read_manifest(path)
     files = checkpoint.row_files(path, manifest)
-    parts = [load_arrays(file) for file, digest in files.items() if find_damage({file: digest}) is None]
-    kept = without_gaps(parts, envs, oldest, added) if parts else {"reward": np.zeros(0)}
+    try:
+        envs = settings["envs"]
+        added = max((checkpoint.shard_bounds(name)[1] for name in manifest["replay"]), default=0)
+        added += 0 if manifest["tail"] is None else envs
+        oldest = max(0, added - settings["capacity"])
+        parts = [load_arrays(file) for file, digest in files.items() if find_damage({file: digest}) is None]
+        kept = without_gaps(parts, envs, oldest, added) if parts else {"reward": np.zeros(0)}
+    except (LookupError, TypeError, *checkpoint.DAMAGE) as error:  # intact files that hold something else
+        raise SmrlError(f"the replay memory in {folder} is not that of this run ({in_words(error)}).") from error
     count, replay = len(kept["reward"]), dict[str, str]()
     with writing(folder):
         (folder / REPLAY).mkdir(exist_ok=True)

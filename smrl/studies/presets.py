@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from smrl import plugins
 from smrl.envs.catalogue import canonical
 from smrl.errors import SmrlError, nearest, require, short_repr
-from smrl.validation import Few, Name, convert
 
 if TYPE_CHECKING:
     from smrl.settings import Settings
 
 GROUP = "smrl.presets"  # entry points of packages that provide presets
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable() and len(value) <= 500
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,8 @@ class Row:
     """Source of settings of the preset ``paper`` that the paper does not print."""
 
     def __post_init__(self) -> None:
-        for name in ("algorithm", "tasks"):
-            convert(f"{name} of a preset's row", getattr(self, name), Name)
+        for name in (self.algorithm, self.tasks):
+            require(_is_text(name), f"algorithm and tasks of a preset's row are texts, not {short_repr(name)}.")
         are_named = isinstance(self.settings, dict) and all(isinstance(name, str) for name in self.settings)
         require(are_named, f"the settings of a preset's row are a dict by name, not {short_repr(self.settings)}.")
 
@@ -46,8 +49,9 @@ class Preset:
     """Default number of seeds of ``smrl compare``; the paper's figures have six."""
 
     def __post_init__(self) -> None:
-        convert("title of a preset", self.title, Name)
-        convert("seeds of a preset", self.seeds, Few)
+        require(_is_text(self.title), f"the title of a preset is a text, not {short_repr(self.title)}.")
+        is_count = type(self.seeds) is int and 1 <= self.seeds <= 1000
+        require(is_count, f"the seeds of a preset are a number from 1 to 1,000, not {short_repr(self.seeds)}.")
         are_rows = isinstance(self.rows, tuple) and all(isinstance(row, Row) for row in self.rows)
         require(are_rows, f"the rows of a preset are a tuple of smrl.Row, not {short_repr(self.rows)}.")
 

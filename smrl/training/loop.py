@@ -157,7 +157,11 @@ class Trainer:
 
     def _restore(self, saved: Saved) -> None:
         self.agent.restore(saved.arrays)
-        self.collector.restore(saved.arrays, saved.facts["episodes"], self.progress.notify)
+        try:
+            self.collector.restore(saved.arrays, saved.facts["episodes"], self.progress.notify)
+        except (KeyError, ValueError) as error:
+            where = f"the checkpoint at step {saved.step:,} of {self.run.path}"
+            raise SmrlError(f"{where} does not hold the episodes of its environments ({in_words(error)}).") from error
         if best := saved.facts.get("best"):
             arrays = {name: array for name, array in saved.arrays.items() if name.startswith("['best']")}
             self.best = Best(best["mean"], best["step"], arrays)

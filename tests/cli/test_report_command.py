@@ -72,10 +72,19 @@ def test_a_damaged_run_is_one_line_and_the_rest_is_reported(tmp_path: Path, caps
 
 
 def test_strange_names_are_written_as_they_are(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", [(1000, 1.0), (2000, 2.0)], env="$\\frac \udc80")
-    for ending in ("html", "csv", "md", "tex"):
+    write_run(tmp_path / "run", [(1000, 1.0), (2000, 2.0)], env="$\\frac é")
+    for ending in ("html", "csv", "md", "tex", "svg"):
         main(["report", str(tmp_path), "-o", str(tmp_path / f"report.{ending}")])
-    assert "$\\frac \\udc80" in (tmp_path / "report.csv").read_text()
+    assert "$\\frac é" in (tmp_path / "report.csv").read_text()
+
+
+def test_name_that_is_no_text_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half of a pair of code units can be written to JSON, but to no figure."""
+    write_run(tmp_path / "run", [(1000, 1.0), (2000, 2.0)], env="a\udc80")
+    for ending in ("html", "svg", "png"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["report", str(tmp_path), "-o", str(tmp_path / f"report.{ending}")])
+        assert "config.json is damaged" in capsys.readouterr().err
 
 
 def test_refused(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from smrl.algorithms import registry
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint
-from smrl.runs.checkpoint import ARRAYS, Saved
+from smrl.runs.atomic import save_arrays
+from smrl.runs.checkpoint import ARRAYS, TAIL, Saved
 from smrl.runs.config import checksum
 from smrl.runs.doctor import examine, non_defaults, repair, restore_files, without_gaps
 from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TRAINING
@@ -178,6 +179,34 @@ def test_repair_after_one_flipped_byte(tmp_path: Path) -> None:
         assert transitions(reload(path)[1]) == transitions(rest)
     names = {file.name for file in (path / CHECKPOINT / "replay").iterdir()}
     assert not any(name.startswith("kept") for name in names), "shards that no checkpoint lists are deleted"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"x": np.zeros(3)},
+        {"reward": np.zeros(19, np.float32), "start": np.array(0)},
+        {"obs": np.zeros((19, 1), np.float64)},
+        {"obs": np.zeros((1, 1), np.float32)},
+        {"start": np.array([0, 1])},
+    ],
+)
+def test_rows_of_another_run_are_refused(rows: dict[str, np.ndarray], tmp_path: Path) -> None:
+    """Their checksums are right."""
+    path, original = run_folder(tmp_path)
+    content = rows if "x" in rows or "reward" in rows else original.rows(0, 19) | rows
+    digest = save_arrays(path / CHECKPOINT / "replay" / SHARD, content)
+    for found in checkpoint.checkpoints(path / CHECKPOINT):
+        manifest = checkpoint.read_manifest(found)
+        checkpoint.write_manifest(found, manifest | {"replay": manifest["replay"] | {SHARD: digest}})
+        flip(found / TAIL)
+
+    def repair_and_load() -> None:
+        repair(path)
+        reload(path)
+
+    with pytest.raises(SmrlError, match=r"not that of this run|does not hold rows"):
+        repair_and_load()
 
 
 def test_episode_is_cut_after_a_repair(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_only_known_ids_are_made_without_trust(downloaded: smrl.Run, env: str, m
 @pytest.mark.parametrize(
     "env",
     [
-        *("Pendulum-v1", "Pendulum", "Hopper-v4", "dmc/cheetah-run", "dmc-pixels/walker-walk", "smrl/Catch-v0"),
+        *("Pendulum-v1", "Hopper-v4", "dmc/cheetah-run", "dmc-pixels/walker-walk", "smrl/Catch-v0"),
         *("PongNoFrameskip-v4", "ALE/Pong-v5", "AntMuJoCoEnv-v0", "HopperBulletEnv-v0"),
         *("dmc/ball-in-cup-catch", "dm_control/cheetah-run-v0"),
     ],

@@ -90,7 +90,7 @@ def test_training_and_repair_refuse_what_they_cannot_read(
     for words in ([*TRAIN, "--steps", 100, "--runs", run.parents[2]], ["doctor", run, "--repair"]):
         errors = message(capsys, *words)
         assert str(path) in errors
-        assert "(Permission denied); check its " in errors
+        assert "Permission denied" in errors
     path.chmod(mode)
     assert not unreadable(run)
     assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
@@ -99,7 +99,7 @@ def test_training_and_repair_refuse_what_they_cannot_read(
 @pytest.mark.parametrize("name", [".", "config.json", "checkpoint"])
 def test_commands_that_only_read(name: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run / name).chmod(0)
-    assert "(Permission denied); check its " in message(capsys, "evaluate", run, "--episodes", 1)
+    assert "Permission denied" in message(capsys, "evaluate", run, "--episodes", 1)
 
 
 def test_a_run_without_readable_checkpoints(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from smrl.memory.frames import allocate
 from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
 from smrl.runs.reading import load_arrays
-from smrl.training import memory_budget
+from smrl.training import memory_budget, run_training
 from smrl.types import ArraySpec
 
 SHORT: dict[str, Any] = {"reuse": 2, "warmup": 50, "eval_episodes": 1, "batch_size": 8, "quiet": True}
@@ -66,6 +66,7 @@ def test_frames_that_do_not_fit_into_memory_are_in_a_file(tmp_path: Path, monkey
     options = DQN | {"steps": 150, "eval_every": 150, "image_size": 20, "capacity": 100}
     here = smrl.train("dqn", "PongNoFrameskip-v4", **options, runs=tmp_path / "memory")
     monkeypatch.setattr(memory_budget, "_physical_memory", lambda: 79_000)
+    monkeypatch.setattr(run_training, "refuse_large_networks", lambda state: None)
     messages: list[str] = []
     monkeypatch.setattr("smrl.training.progress.Unfailing.notify", lambda self, message: messages.append(message))
     folders: list[Path | None] = []

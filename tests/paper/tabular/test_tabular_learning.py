@@ -167,7 +167,10 @@ def test_policy_in_circles_is_truncated_at_any_limit() -> None:
         (lambda: Settings(reuse=0), "reuse must be at least 1, not 0; 1 is the base algorithm."),
         (lambda: Settings(episodes=0), "episodes must be at least 1, not 0."),
         (lambda: learn([room()], Settings(), [0, 1]), "2 seeds need as many tasks or a single one, not 1."),
-        (lambda: run(["q-smr", "--tasks", "maze", "--seeds", "0"]), "seeds must be at least 1, not 0."),
+        (
+            lambda: run(["q-smr", "--tasks", "maze", "--seeds", "0"]),
+            "seeds must be a whole number from 1 to 1,000, not 0.",
+        ),
         (lambda: run(["q-smr", "--alpha", "2"]), "alpha must be from 0 to 1, not 2."),
     ],
 )

@@ -1,6 +1,7 @@
 """The machine that this process runs on: its cores, its processor and its cache directory. Imports no JAX."""
 
 import atexit
+import contextlib
 import functools
 import os
 import platform
@@ -107,9 +108,10 @@ def exposure(path: Path) -> str | None:
     """
     if sys.platform == "win32":
         return None
-    parts, home = [path, *path.parents], Path.home().resolve()
-    is_closed = False
-    for part in reversed(parts[: parts.index(home) + 1] if home in parts else parts):
+    parts, is_closed = [path, *path.parents], False
+    with contextlib.suppress(RuntimeError, ValueError):  # there is no home, or the path is elsewhere
+        parts = parts[: parts.index(Path.home().resolve()) + 1]
+    for part in reversed(parts):
         facts = part.stat()
         if facts.st_uid not in (0, os.getuid()):
             return f"{part} belongs to another user"

@@ -58,6 +58,16 @@ def test_cache_directory_is_private_whatever_the_umask(parent: Path) -> None:
     assert [mode(part) for part in (folder, parent, parent.parent)] == [0o700] * 3
 
 
+def test_cache_directory_without_a_home(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    assert machine.cache_directory() == parent / "smrl"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert_is_temporary("Could not determine home directory")
+
+
 def test_readable_cache_directory_is_closed(parent: Path) -> None:
     (parent / "smrl").mkdir(parents=True)
     (parent / "smrl").chmod(0o755)

@@ -28,7 +28,19 @@ needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="needs an 
 def run_tests(cache: Path, compiler: str, **variables: str) -> None:
     """Run the tests of the kernels in a process with its own cache, on two threads."""
     own = {"CXX": compiler, "XDG_CACHE_HOME": str(cache), "SMRL_REQUIRE_KERNELS": "1", "SMRL_THREADS": "2"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *map(str, TESTS)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-s",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        *map(str, TESTS),
+    ]
     ended = subprocess.run(command, env=os.environ | own | variables, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 

@@ -180,6 +180,7 @@ def test_hanging_compiler_is_ended_and_not_tried_again(
         (r"printf '\n\377\376 broken\033[2J\nmore\n'; exit 1", "�� broken[2J"),
         ("exit 3", "compiler fails without a message"),
     ],
+    ids=["bytes", "nothing"],
 )
 def test_output_of_a_broken_compiler_is_made_printable(program: str, reason: str, tmp_path: Path, cache: Path) -> None:
     compiler = Compiler(tmp_path, f"#!/bin/sh\n{program}\n")

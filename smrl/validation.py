@@ -29,7 +29,7 @@ Count = Annotated[int, Meta(ge=1, lt=2**31, description="a whole number of at le
 Index = Annotated[int, Meta(ge=0, lt=2**31, description="a whole number of at least 0")]
 Size = Annotated[int, Meta(ge=1, le=65_536, description="a whole number of at least 1")]  # of what is held in memory
 Few = Annotated[int, Meta(ge=1, le=1_000, description="a whole number of at least 1")]  # of what is made one by one
-Threads = Annotated[int, Meta(ge=1, le=MAX_THREADS, description=f"a whole number from 1 to {MAX_THREADS}")]
+Threads = Annotated[int, Meta(ge=1, le=MAX_THREADS, description=f"a whole number from 1 to {MAX_THREADS:,}")]
 Seed = Annotated[int, Meta(ge=0, lt=2**32, description="a whole number in [0, 2^32)")]
 Positive = Annotated[float, Meta(gt=0, description="a positive number")]
 NonNegative = Annotated[float, Meta(ge=0, description="a number of at least 0")]
@@ -68,7 +68,7 @@ def convert(name: str, value: Any, hint: Any) -> Any:
     Traceback (most recent call last):
     smrl.errors.SmrlError: steps must be a whole number of at least 1, not '100'.
     """
-    limit = ""
+    wanted, limit = describe(hint), ""
     try:
         plain = msgspec.to_builtins(value, builtin_types=(bytes, bytearray), enc_hook=_as_builtin)
         converted = msgspec.convert(plain, hint, dec_hook=_as_path)
@@ -76,11 +76,11 @@ def convert(name: str, value: Any, hint: Any) -> Any:
             return converted
     except msgspec.ValidationError as error:
         if bound := _UPPER_BOUND.search(str(error)):
-            largest = int(bound["number"]) - (bound["sign"] == "<")
-            limit = f" (at most {largest:,}{' long' if bound['length'] else ''})"
+            largest = f"{int(bound['number']) - (bound['sign'] == '<'):,}"
+            limit = "" if largest in wanted else f" (at most {largest}{' long' if bound['length'] else ''})"
     except (TypeError, ValueError, RecursionError):  # of another type; an integer of 5,000 digits; nested 5,000 times
         pass
-    raise SmrlError(f"{name} must be {describe(hint)}{limit}, not {short_repr(value)}.")
+    raise SmrlError(f"{name} must be {wanted}{limit}, not {short_repr(value)}.")
 
 
 def describe(hint: Any) -> str:

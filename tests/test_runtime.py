@@ -21,7 +21,7 @@ def test_an_invalid_number_of_threads_is_refused(text: str, monkeypatch: pytest.
 def test_other_numbers_of_threads_are_refused_everywhere(count: int) -> None:
     with pytest.raises(SmrlError, match=r"^cannot compute with .* threads; give a number from 1 to 1024\.$"):
         runtime.start(count)
-    with pytest.raises(SmrlError, match=r"^threads must be a whole number from 1 to 1024 or None, not "):
+    with pytest.raises(SmrlError, match=r"^threads must be a whole number from 1 to 1,024 or None, not "):
         RunOptions(threads=count)
 
 

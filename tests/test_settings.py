@@ -62,11 +62,11 @@ def test_invalid_settings_are_refused(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"threads": 0}, "threads must be a whole number of at least 1 or None, not 0"),
+        ({"threads": 0}, "threads must be a whole number from 1 to 1,024 or None, not 0"),
         ({"threads": "two"}, "threads must be"),
         ({"max_minutes": 0}, "max_minutes must be a positive number or None"),
         ({"checkpoint_seconds": -1}, "checkpoint_seconds must be a number of at least 0"),
-        ({"threads": 2**31}, r"threads must be .* \(at most 1,000\), not 2147483648"),
+        ({"threads": 2**31}, r"threads must be .* to 1,024 or None, not 2147483648"),
         ({"runs": 3}, "runs must be a path, not 3"),
         ({"runs": "a" * 300}, r"runs must be a path \(at most 255 long\), not 'aaa"),
         ({"runs": "a\0"}, r"runs must be a path, not 'a\\x00'"),

@@ -116,7 +116,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "flags before the algorithm": (("train", "--seed", "1", "td3", "Pendulum-v1"), "begin with an algorithm"),
     "a layer of size 0": (("train", "ddpg", "Pendulum-v1", "--actor-hidden", "0"), "actor_hidden"),
     "a layer of size 0 among others": (("compare", "ddpg", "X-v1", "--actor-hidden", "8,8", "8,0"), "actor_hidden"),
-    "no threads": (("train", "ddpg", "Pendulum-v1", "--threads", "0"), "threads must be .* at least 1"),
+    "no threads": (("train", "ddpg", "Pendulum-v1", "--threads", "0"), "threads must be .* from 1 to 1,024"),
     "no time": (("compare", "ddpg", "Pendulum-v1", "--max-minutes", "0"), "max_minutes must be a positive number"),
     "too many updates": (("train", "sac", "X-v1", "--reuse", "3000000000"), "reuse must be at most 10,000"),
     "too large a layer": (

@@ -37,7 +37,7 @@ def message(capsys: pytest.CaptureFixture[str], *words: object) -> str:
         (("sweep.toml", "--adress", "x"), "did you mean --address"),
         (("sweep.toml", "--address", "127.0.0.1:1"), "add --launcher ray"),
         (("sweep.toml", "--reuse", "1"), "--reuse"),
-        (("sweep.toml", "--threads", "0"), "threads must be a whole number of at least 1"),
+        (("sweep.toml", "--threads", "0"), "threads must be a whole number from 1 to 1,024"),
     ],
 )
 def test_refused(words: tuple[str, ...], text: str, in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@ BIN := .venv/bin
 CORES := $(shell nproc)
 # Tests of the algorithms that also run as on a GPU or without a compiler: float64 references, and two reuse loops.
 WITHOUT_KERNELS := "test_one_update_is_that_of_numpy and (7-small or none or vectors or images or tqc-0 or darc-0 or \
-	redq-3) and not authors and not original or test_reuse_equals_manual_updates and (4-40-ddpg or 4-40-dqn)"
+	redq-3) and not (authors or original or default or drqv2) or test_reuse_equals_manual_updates and (4-40-ddpg or 4-40-dqn)"
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: install demo test test-slow bench bench-quick format

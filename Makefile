@@ -1,8 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CORES := $(shell nproc)
-# Tests of the algorithms that also run as on a GPU or without a compiler: float64 references, and the reuse loop.
-WITHOUT_KERNELS := "test_one_update_is_that_of_numpy and not default or test_reuse_equals_manual_updates and 4-40"
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile  # Python compiles what is imported
 
 .PHONY: install demo test test-slow bench bench-quick format
@@ -31,10 +29,12 @@ test: install
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/pytest -n $(CORES) --dist worksteal -m "not slow"
-	SMRL_KERNELS=xla $(BIN)/pytest -n $(CORES) --dist worksteal tests/algorithms -k $(WITHOUT_KERNELS)
+	# as on a GPU or without a compiler
+	SMRL_KERNELS=xla $(BIN)/pytest -n $(CORES) --dist worksteal tests/algorithms -k "test_one_update_is_that_of_numpy and not default"
 
 test-slow: install  # long tests, among them the kernels with sanitizers and with fewer vector instructions
 	$(BIN)/pytest -n $(CORES) -m slow
+	SMRL_KERNELS=xla $(BIN)/pytest -n $(CORES) --dist worksteal tests/algorithms tests/smr -m "not slow"
 
 bench: .venv/peers  # all sections, with peers; writes benchmarks/results.md, .json and .png
 	$(BIN)/python -m benchmarks

@@ -13,10 +13,9 @@ from test_pool import run_driver
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("kernels")]
 HERE = Path(__file__).parent
 TESTS = [HERE / f"test_{name}.py" for name in ("call", "convolution", "mlp", "optimizer", "winograd")]
-SANITIZERS = {  # options of the compiler, and the libraries that Python must load first
-    "address": ("-fsanitize=address,undefined -fno-sanitize-recover=undefined", ("libasan.so", "libubsan.so")),
-    "thread": ("-fsanitize=thread", ("libtsan.so",)),
-}
+ADDRESS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
+# TSan does not see how XLA, which is not instrumented, synchronises its threads, and would report its arrays as races.
+SANITIZERS = {"address": ADDRESS, "thread": "-fsanitize=thread"}
 OPTIONS = {  # uninstrumented Python never frees some of its memory, and one test asks for more memory than there is
     "ASAN_OPTIONS": "detect_leaks=0,allocator_may_return_null=1",
     "TSAN_OPTIONS": "allocator_may_return_null=1",
@@ -46,15 +45,13 @@ def run_tests(cache: Path, compiler: str, **variables: str) -> None:
 
 
 @needs_gcc
-@pytest.mark.parametrize("sanitizer", SANITIZERS)
-def test_sanitizers_find_nothing(sanitizer: str, tmp_path: Path) -> None:
-    options, names = SANITIZERS[sanitizer]
-    # libstdc++ comes after them, so that they find its __cxa_throw when they start.
+def test_address_sanitizer_finds_nothing(tmp_path: Path) -> None:
+    # Python must load the sanitizers first, and libstdc++ after them, so that they find its __cxa_throw.
     files = [
         subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
-        for name in (*names, "libstdc++.so.6")
+        for name in ("libasan.so", "libubsan.so", "libstdc++.so.6")
     ]
-    run_tests(tmp_path, f"g++ {options} -g1", LD_PRELOAD=" ".join(files), **OPTIONS)
+    run_tests(tmp_path, f"g++ {ADDRESS} -g1", LD_PRELOAD=" ".join(files), **OPTIONS)
 
 
 @needs_gcc
@@ -62,7 +59,7 @@ def test_sanitizers_find_nothing(sanitizer: str, tmp_path: Path) -> None:
 def test_sanitizers_find_nothing_in_the_pool(sanitizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in OPTIONS.items():
         monkeypatch.setenv(name, value)
-    run_driver(tmp_path, *SANITIZERS[sanitizer][0].split(), "-g1")
+    run_driver(tmp_path, *SANITIZERS[sanitizer].split(), "-g1")
 
 
 @needs_gcc

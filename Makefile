@@ -1,7 +1,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CORES := $(shell nproc)
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile  # Python compiles what is imported
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+# Tests start many processes, each of which would otherwise compile smrl's modules again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: install demo test test-slow bench bench-quick format
 

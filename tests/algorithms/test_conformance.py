@@ -166,7 +166,7 @@ def differs(left: Any, right: Any) -> bool:
 
 @every_algorithm
 @pytest.mark.parametrize(  # once is the base algorithm: one call of its update per round
-    ("times", "size"), [(1, BATCH), (4, BATCH), (4, SMALL_BATCH)]
+    ("times", "size"), [(1, BATCH), (4, BATCH), pytest.param(4, SMALL_BATCH, marks=pytest.mark.slow)]
 )
 def test_reuse_equals_manual_updates(name: str, times: int, size: int) -> None:
     key, data = jax.random.key(7), batches(name, size=size)

@@ -63,6 +63,7 @@ def test_run_with_more_steps_is_measured_at_its_end(in_tmp_path: Path, capsys: p
     assert fit.step == 60
 
 
+@pytest.mark.slow
 def test_custom_environment_and_algorithm(in_tmp_path: Path) -> None:
     """They come from a module in the working directory, as for smrl train."""
     (in_tmp_path / "mine_to_fit.py").write_text(

@@ -159,6 +159,7 @@ def test_a_finished_run_is_left_alone(undisturbed: tuple[str, Path]) -> None:
     assert touched <= {".lock"}
 
 
+@pytest.mark.slow
 def test_more_steps_extend_a_run(undisturbed: tuple[str, Path], tmp_path: Path) -> None:
     env, reference = undisturbed
     shorter = [*train(env, tmp_path), "--steps", "350"]
@@ -184,6 +185,7 @@ def test_a_damaged_checkpoint_is_skipped(undisturbed: tuple[str, Path], tmp_path
     assert load(place(env, tmp_path)).policy is not None
 
 
+@pytest.mark.slow
 def test_a_changed_version_is_reported(undisturbed: tuple[str, Path], tmp_path: Path) -> None:
     env, reference = undisturbed
     shutil.copytree(reference, tmp_path, dirs_exist_ok=True)

@@ -41,9 +41,8 @@ def alike(one: str, other: str) -> bool:
     )
 
 
-@pytest.mark.parametrize(
-    "heading", [pytest.param(each, marks=[pytest.mark.slow] * bool(HEADINGS[each])) for each in HEADINGS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("heading", HEADINGS)
 def test_document_has_every_line_of_the_command(
     heading: str, in_tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

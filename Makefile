@@ -2,6 +2,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 CORES := $(shell nproc)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+# Float64 references that also run as on a GPU or without a compiler; test-slow runs all tests of the algorithms so.
+REFERENCES := test_one_update_is_that_of_numpy and not (default or drqv2 or pixels)
 # Tests start many processes, each of which would otherwise compile smrl's modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -31,8 +33,7 @@ test: install
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/pytest -n $(CORES) --dist worksteal -m "not slow"
-	# as on a GPU or without a compiler
-	SMRL_KERNELS=xla $(BIN)/pytest -n $(CORES) --dist worksteal tests/algorithms -k "test_one_update_is_that_of_numpy and not default"
+	SMRL_KERNELS=xla $(BIN)/pytest -n $(CORES) --dist worksteal tests/algorithms -k "$(REFERENCES)"
 
 test-slow: install  # long tests, among them the kernels with sanitizers and with fewer vector instructions
 	$(BIN)/pytest -n $(CORES) -m slow

@@ -130,6 +130,7 @@ def test_xavier_has_no_biases(name: str) -> None:
         assert not any(np.any(bias) for bias in biases)
 
 
+@pytest.mark.slow
 def test_tqc_s_huber_parameter() -> None:
     """Where it is as small as this, every error is beyond it and the loss shrinks with it."""
     metrics = [made("tqc", huber=huber) for huber in (1e-3, 2e-3)]

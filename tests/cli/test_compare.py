@@ -207,6 +207,7 @@ make = Deadly
 """
 
 
+@pytest.mark.slow
 def test_an_environment_that_prints(in_tmp_path: Path) -> None:
     """Output of the environment, also from outside of Python, is not an event; it is kept beside the run."""
     words = ["compare", "ddpg", "printing_envs:Printing-v0", "--reuse", "1", "--seeds", "2", *SHORT, *SMALL]

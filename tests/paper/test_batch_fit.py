@@ -176,6 +176,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+@pytest.mark.slow
 def test_measuring_changes_nothing_in_the_run(run: smrl.Run, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[bytes] = []
 

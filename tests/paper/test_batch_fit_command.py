@@ -31,6 +31,7 @@ KEYWORDS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_batch_fit(in_tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure two seeds at two moments; a second call trains nothing, and measuring leaves the runs unchanged."""
     main([*WORDS, "--steps", "40", "60", "--seeds", "2"])

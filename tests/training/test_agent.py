@@ -145,6 +145,7 @@ def test_reset_makes_new_networks_and_keeps_the_counts() -> None:
     assert not equal(agent.state.algorithm, first.algorithm)
 
 
+@pytest.mark.slow
 def test_reset_keeps_what_the_algorithm_keeps() -> None:
     agent = make_agent("drqv2", IMAGES, filters=(4,), kernels=(3,), strides=(2,), features=4)
     before = jax.tree.map(np.asarray, agent.state.algorithm)

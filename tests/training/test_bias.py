@@ -134,7 +134,8 @@ def test_without_any_return_there_is_nothing_to_compare_with() -> None:
     assert not np.isfinite(found["bias"])
 
 
-@pytest.mark.parametrize("algorithm", [pytest.param("td3", marks=pytest.mark.slow), "sac"])
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["td3", "sac"])
 def test_what_is_learned_comes_near_the_true_q(algorithm: str, tmp_path: Path) -> None:
     """Through a whole run: before learning Q is far too small, afterwards it is about right."""
     settings: dict[str, Any] = {"gamma": GAMMA, "reuse": 5, "steps": 1200, "warmup": 100, "batch_size": 64}

@@ -196,6 +196,7 @@ def test_a_changed_version_is_reported(undisturbed: tuple[str, Path], tmp_path: 
     assert "jax was 0.0.1 and is" in errors
 
 
+@pytest.mark.slow
 def test_a_nondeterministic_environment_is_reported(tmp_path: Path) -> None:
     words = (
         "train",

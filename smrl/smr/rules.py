@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from smrl import plugins
 from smrl.errors import SmrlError, short_repr
 
-LARGEST_REUSE = 10_000  # updates per batch
+LARGEST_REUSE = 1_000_000  # updates per batch; the paper makes 100,000 on the first one in one of its studies
 MAX_PIECES = 100  # of a schedule, which is compiled piece by piece
 
 

@@ -159,7 +159,7 @@ TABLE = '[[runs]]\nalgorithm = "sac"\nenv = "Hopper-v4"\n'
         (f"{TABLE}steps = 1e5000\n", "steps must be a whole number of at least 1, not inf"),
         (f"{TABLE}steps = {'[' * 5000}{']' * 5000}\n", "cannot be read as TOML: maximum recursion depth exceeded"),
         (f"{TABLE}steps = {'[' * 200}{']' * 200}\n", "steps must be a whole number of at least 1"),
-        (f"{TABLE}reuse = 3_000_000_000\n", "reuse must be at most 10,000, not 3000000000"),
+        (f"{TABLE}reuse = 3_000_000_000\n", "reuse must be at most 1,000,000, not 3000000000"),
         ('[[runs]]\nalgorithm = "sac"\nenv = "a\\u0007"\n', "env must be a text without control characters"),
         (f"slurm = 3\n{TABLE}", "begin the options of sbatch with [slurm]"),
     ],

@@ -24,7 +24,7 @@ CHILD_MESSAGE = (
 
 
 class UserCode:
-    """Context manager around a call of a user's code, which may do anything.
+    """Context manager for calls of user code.
 
     Whatever it raises, also SystemExit, is replaced by the error that ``describe`` makes of it; only Ctrl-C passes. If
     it forks and the child returns as well, the child ends here, because only one process may train and write a run.

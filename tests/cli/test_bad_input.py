@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 import pytest
-from commands import refused
+from commands import refused, refused_here
 
 from smrl.cli.main import main
 from smrl.runs import checkpoint
@@ -18,17 +18,6 @@ from smrl.studies.presets import resolve
 
 SHORT = ("--steps", "60", "--warmup", "20", "--eval-every", "20", "--eval-episodes", "1", "--reuse", "1")
 SMALL = ("--actor-hidden", "8", "--critic-hidden", "8", "--batch-size", "8")
-
-
-def message(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    """Return the error of a command that is refused, in this process."""
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in words])
-    errors = capsys.readouterr().err
-    assert stop.value.code == 2
-    assert errors.startswith("smrl: ")
-    assert errors.count("\n") == 1, errors
-    return errors
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
@@ -148,7 +137,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
     words, pattern = REFUSED[case]
-    errors = message(capsys, *words)
+    errors = refused_here(capsys, *words)
     assert re.search(pattern, errors), errors
     assert not list(in_tmp_path.iterdir()), "nothing was written"
 
@@ -156,7 +145,7 @@ def test_refused(case: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Pat
 def test_a_missing_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ale_py", None)  # as if it were not installed
     monkeypatch.delitem(gymnasium.registry, "ALE/Pong-v5", raising=False)
-    assert 'pip install "smrl[atari]"' in message(capsys, "train", "sac", "ALE/Pong-v5")
+    assert 'pip install "smrl[atari]"' in refused_here(capsys, "train", "sac", "ALE/Pong-v5")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +160,7 @@ def test_a_missing_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 )
 def test_a_faulty_environment(kind: str, fault: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
     """The error names the step, and everything before it is kept."""
-    errors = message(capsys, "train", "ddpg", f"broken_envs:Broken/{kind}-v0", *SHORT, *SMALL, "--quiet")
+    errors = refused_here(capsys, "train", "ddpg", f"broken_envs:Broken/{kind}-v0", *SHORT, *SMALL, "--quiet")
     assert "at step 5: " in errors
     assert fault in errors
     (folder,) = in_tmp_path.glob("runs/*/*/seed0/checkpoint")
@@ -188,12 +177,12 @@ def test_existing_runs_are_kept(capsys: pytest.CaptureFixture[str], in_tmp_path:
     assert len(list(in_tmp_path.glob("runs/*/*/seed0"))) == 2
     assert {path: path.read_bytes() for path in before} == before
 
-    threads = message(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--threads", "2", "--steps", "80")
+    threads = refused_here(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--threads", "2", "--steps", "80")
     assert "started with 1 thread" in threads
     (folder,) = {path.parent for path in before if path.name == "config.json"}
     (folder / "config.json").write_text("{")
-    assert "damaged" in message(capsys, "evaluate", folder)
-    assert "damaged" in message(capsys, "play", folder, "--video", "x.mp4")
+    assert "damaged" in refused_here(capsys, "evaluate", folder)
+    assert "damaged" in refused_here(capsys, "play", folder, "--video", "x.mp4")
 
 
 def test_a_locked_run(in_tmp_path: Path) -> None:
@@ -206,7 +195,7 @@ def test_a_locked_run(in_tmp_path: Path) -> None:
 
 def test_an_unwritable_place(capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
     (in_tmp_path / "file").write_text("kept")
-    errors = message(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--runs", "file")
+    errors = refused_here(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--runs", "file")
     assert "cannot write" in errors
     assert "--runs" in errors
     assert (in_tmp_path / "file").read_text() == "kept"
@@ -228,5 +217,5 @@ def test_a_full_disk(in_tmp_path: Path) -> None:
 
 def test_diverged_training(capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
     rates = ("--actor-learning-rate", "1e30", "--critic-learning-rate", "1e30")
-    errors = message(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, *rates, "--quiet")
+    errors = refused_here(capsys, "train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, *rates, "--quiet")
     assert "diverged" in errors

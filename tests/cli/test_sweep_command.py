@@ -5,24 +5,13 @@ import signal
 from pathlib import Path
 
 import pytest
-from commands import TESTS, refused, run, start
+from commands import TESTS, refused, refused_here, run, start
 from sweeps import results, saved_steps, until, written
 
 from smrl.cli.main import main
 from smrl.studies.launchers import local
 
 ONE = 'algorithm = "ddpg"\nenv = "Pendulum-v1"\nreuse = 1\nseeds = 1\nsteps = 60\nwarmup = 20\neval_every = 20'
-
-
-def message(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    """Return the error of the command, in this process."""
-    with pytest.raises(SystemExit) as stop:
-        main(["sweep", *map(str, words)])
-    errors = capsys.readouterr().err
-    assert stop.value.code == 2
-    assert errors.startswith("smrl: ")
-    assert errors.count("\n") == 1, errors
-    return errors
 
 
 @pytest.mark.parametrize(
@@ -42,19 +31,20 @@ def message(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 )
 def test_refused(words: tuple[str, ...], text: str, in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(in_tmp_path, ONE)
-    assert text in message(capsys, *words)
+    assert text in refused_here(capsys, "sweep", *words)
     assert not (in_tmp_path / "runs").exists()
 
 
 def test_unfit_runs_are_refused_before_anything_starts(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A typo in the second table, and an environment whose actions SAC cannot take."""
     file = written(in_tmp_path, f"{ONE}\n[[runs]]\n{ONE}\ntua = 0.1")
-    assert "[[runs]] number 2 of sweep.toml: no algorithm of ddpg has a setting 'tua'; did you mean tau?" in message(
-        capsys, file.name
+    assert (
+        "[[runs]] number 2 of sweep.toml: no algorithm of ddpg has a setting 'tua'; did you mean tau?"
+        in refused_here(capsys, "sweep", file.name)
     )
     written(in_tmp_path, f"{ONE}\n[[runs]]\n{ONE.replace('Pendulum-v1', 'CartPole-v1')}")
     for flags in ((), ("--dry-run",)):
-        assert "needs continuous actions" in message(capsys, file.name, *flags)
+        assert "needs continuous actions" in refused_here(capsys, "sweep", file.name, *flags)
     assert not (in_tmp_path / "runs").exists()
 
 
@@ -62,9 +52,9 @@ def test_a_dead_ray_address(in_tmp_path: Path, capsys: pytest.CaptureFixture[str
     pytest.importorskip("ray")
     file = written(in_tmp_path, ONE)
     for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
-        errors = message(capsys, file, "--launcher", "ray", "--address", address)
+        errors = refused_here(capsys, "sweep", file, "--launcher", "ray", "--address", address)
         assert f"there is no Ray cluster at {address} (Connection refused)" in errors
-    assert "write HOST:PORT" in message(capsys, file, "--launcher", "ray", "--address", "127.0.0.1:ray")
+    assert "write HOST:PORT" in refused_here(capsys, "sweep", file, "--launcher", "ray", "--address", "127.0.0.1:ray")
 
 
 @pytest.mark.parametrize(("launcher", "module"), [("ray", "ray"), ("slurm", "submitit")])

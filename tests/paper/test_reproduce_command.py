@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from commands import refused_here
 
 from smrl.cli.main import main
 from smrl.paper.studies import STUDIES, Runs, Study
@@ -12,15 +13,6 @@ SMALL = {
     **{"actor_hidden": (8,), "critic_hidden": (8,)},
 }
 TINY = Study("Fig. 0", "a small study", (Runs("ddpg", ("Pendulum-v1",), {"reuse": [1, 2], **SMALL}),), seeds=2)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    with pytest.raises(SystemExit) as stop:
-        main(["reproduce", *words])
-    assert stop.value.code == 2
-    errors = capsys.readouterr().err
-    assert errors.count("\n") == 1
-    return errors
 
 
 @pytest.mark.parametrize(
@@ -35,7 +27,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     ],
 )
 def test_refused(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], in_tmp_path: Path) -> None:
-    assert message in refused(capsys, *words)
+    assert message in refused_here(capsys, "reproduce", *words)
 
 
 def test_study_from_end_to_end(

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from commands import refused_here
 
 from smrl.cli.main import main
 from smrl.runs.reading import unreadable
@@ -62,13 +63,8 @@ def run(folder: Path) -> Iterator[Path]:
 
 def message(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     """Return the error with which a command of the other user is refused."""
-    with as_another_user(), pytest.raises(SystemExit) as stop:
-        main([str(word) for word in words])
-    errors = capsys.readouterr().err
-    assert stop.value.code == 2
-    assert errors.startswith("smrl: ")
-    assert errors.count("\n") == 1, errors
-    return errors
+    with as_another_user():
+        return refused_here(capsys, *words)
 
 
 NEWEST = "checkpoint/000000000080"

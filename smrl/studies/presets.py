@@ -219,10 +219,16 @@ def resolve(algorithm: str, env: str, preset: str = "paper", **values: Any) -> "
     >>> resolve("redq", "Hopper-v4", tau=0.01).fresh_batches
     20
     """
-    from smrl.settings import make_settings, names  # not above, so that presets can be listed without importing it
+    # Not above, so that presets can be listed without importing these.
+    from smrl.algorithms import registry
+    from smrl.settings import make_settings, names
 
     env, chosen = canonical(env), find_preset(preset)
     algorithms = dict.fromkeys(row.algorithm for row in chosen.rows)
+    for other in algorithms.keys() - {"*"}:
+        if other not in registry.names() and ":" not in other:
+            advice = nearest(other, registry.names())
+            raise SmrlError(f"the preset '{preset}' has a row for {other!r}, which is no algorithm{advice}")
     if preset != "paper" and not algorithms.keys() & {algorithm, "*"}:
         raise SmrlError(f"the preset '{preset}' is not for {algorithm}, but for {', '.join(algorithms)}.")
     known = names(algorithm).keys() - {"algorithm", "env"}

@@ -173,3 +173,9 @@ def test_a_preset_with_an_unknown_setting_is_refused_on_every_task(row: Row, mon
     monkeypatch.setitem(PRESETS, "mine", Preset("", (row,)))
     with pytest.raises(SmrlError, match=rf"the preset 'mine' sets '{next(iter(row.settings))}', which sac does not"):
         resolve("sac", "Hopper-v4", "mine")
+
+
+def test_a_preset_with_a_row_for_an_unknown_algorithm_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PRESETS, "mine", Preset("", (Row("*", {}), Row("sca", {"tau": 0.01}))))
+    with pytest.raises(SmrlError, match="the preset 'mine' has a row for 'sca', which is no algorithm; did you mean"):
+        resolve("sac", "Hopper-v4", "mine")

@@ -1,5 +1,6 @@
 """What is warned about or refused before a run begins."""
 
+import shutil
 from pathlib import Path
 
 import gymnasium
@@ -50,3 +51,23 @@ def test_channels_that_come_first_are_warned_about(tmp_path: Path, capsys: pytes
         smrl.train("sac_pixels", lambda: Toy(observations=space), env_name="first", runs=tmp_path)
     message = " ".join(capsys.readouterr().err.split())
     assert "have the shape (3, 84, 84), as if the channels came first. smrl takes them for (height, width" in message
+
+
+def test_run_without_a_first_checkpoint_says_that_it_starts_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train() -> smrl.Run:
+        small = (8,)
+        return smrl.train(
+            *("ddpg", "Pendulum-v1"),
+            **{"runs": tmp_path, "steps": 20, "warmup": 10, "batch_size": 4, "max_episode_steps": 5},
+            **{"eval_every": 10, "eval_episodes": 1, "actor_hidden": small, "critic_hidden": small},
+        )
+
+    folder = train().path / "checkpoint"
+    shutil.rmtree(folder)
+    folder.mkdir()
+    capsys.readouterr()
+    train()
+    message = " ".join(capsys.readouterr().err.split())
+    assert "was stopped before its first checkpoint; it starts again at step 0" in message

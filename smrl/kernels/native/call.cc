@@ -19,11 +19,16 @@ std::string& kernel_names() {
 
 std::string type_name(XLA_FFI_DataType type) {
   switch (type) {
-    case XLA_FFI_DataType_F32: return "float32";
-    case XLA_FFI_DataType_F64: return "float64";
-    case XLA_FFI_DataType_S32: return "int32";
-    case XLA_FFI_DataType_S64: return "int64";
-    default: return "type " + std::to_string(type);
+    case XLA_FFI_DataType_F32:
+      return "float32";
+    case XLA_FFI_DataType_F64:
+      return "float64";
+    case XLA_FFI_DataType_S32:
+      return "int32";
+    case XLA_FFI_DataType_S64:
+      return "int64";
+    default:
+      return "type " + std::to_string(type);
   }
 }
 

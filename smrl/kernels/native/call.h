@@ -43,7 +43,9 @@ class Call {
   }
   // Return an argument or a result; throw if its type or shape is another one, or if it is empty.
   template <class T = float>
-  Array<T> argument(int64_t i, Shape shape) const { return view<T>(true, i, &shape); }
+  Array<T> argument(int64_t i, Shape shape) const {
+    return view<T>(true, i, &shape);
+  }
   Array<float> argument(int64_t i) const { return view<float>(true, i, nullptr); }
   Array<float> result(int64_t i, Shape shape) const { return view<float>(false, i, &shape); }
   Array<float> result(int64_t i) const { return view<float>(false, i, nullptr); }
@@ -83,8 +85,8 @@ XLA_FFI_Error* answer(XLA_FFI_CallFrame* frame, const char* name, void (*kernel)
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 // Define the handler `name`, which XLA calls.
-#define KERNEL(name)                                                                                         \
-  static void name##_body(const Call& call);                                                                 \
-  [[maybe_unused]] static const bool name##_is_listed = list_kernel(#name " ");                              \
-  EXPORTED XLA_FFI_Error* name(XLA_FFI_CallFrame* frame) { return answer(frame, #name, name##_body); }       \
+#define KERNEL(name)                                                                                   \
+  static void name##_body(const Call& call);                                                           \
+  [[maybe_unused]] static const bool name##_is_listed = list_kernel(#name " ");                        \
+  EXPORTED XLA_FFI_Error* name(XLA_FFI_CallFrame* frame) { return answer(frame, #name, name##_body); } \
   static void name##_body(const Call& call)

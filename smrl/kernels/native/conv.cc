@@ -27,7 +27,7 @@ struct Region {
   int64_t images, rows, columns;
   const float* from;
   float* to;
-  const float* relu_mask;          // laid out as the output, which is zero where the mask is not positive; or null
+  const float* relu_mask;  // laid out as the output, which is zero where the mask is not positive; or null
   Steps from_steps, to_steps;
   int64_t taps, depth;             // rows of the kernel, and floats in each
   int64_t image_step, panel_step;  // from one of these rows to the next
@@ -38,7 +38,7 @@ struct Panels {
   const float *weights, *bias;
   int64_t size;  // floats of a panel's weights
   int64_t filters;
-  float floor;   // 0 for ReLU
+  float floor;  // 0 for ReLU
 };
 
 // Compute the outputs of up to ROWS pixels for a panel: act(sum + bias).
@@ -55,8 +55,9 @@ __attribute__((noinline)) void tile(const Region& region, const int64_t* from, c
   }
   const float* right = panels.weights + first / COLUMNS * panels.size;
   for (int64_t tap = 0; tap < region.taps; tap++)
-    multiply(sum, left, [&](int64_t k) { return tap * region.image_step + k; }, right + tap * region.panel_step,
-             region.depth);
+    multiply(
+        sum, left, [&](int64_t k) { return tap * region.image_step + k; }, right + tap * region.panel_step,
+        region.depth);
 #pragma GCC unroll 16
   for (int r = 0; r < ROWS; r++) {
     if (r >= count) break;
@@ -83,7 +84,7 @@ void convolve(const Region& region, const Panels& panels) {
       }
     }
     const Prefetch next = {region.from + from[count - 1] + (region.taps - 1) * region.image_step,
-                         count * region.from_steps.row / region.columns};
+                           count * region.from_steps.row / region.columns};
     for (int64_t first = 0; first < panels.filters; first += COLUMNS) {
       for (int64_t i = 0; i < count; i += ROWS) {
         if (first == 0 && region.columns > 1) next.prefetch(i / ROWS, divide_up(count, ROWS));

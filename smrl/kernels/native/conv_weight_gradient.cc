@@ -16,8 +16,8 @@ constexpr int64_t BLOCK = 96;  // pixels that are summed in registers at a time
 enum Slot { SHARED, PANEL };
 
 // Add to the sums of a tile in memory, or overwrite them if this is the first block.
-__attribute__((noinline)) void add(float* sums, const float* const* corners, const int64_t* offsets,
-                                   const float* right, int64_t count, bool is_first) {
+__attribute__((noinline)) void add(float* sums, const float* const* corners, const int64_t* offsets, const float* right,
+                                   int64_t count, bool is_first) {
   const float* left[ROWS];
   std::copy_n(corners, ROWS, left);
   Vec sum[ROWS][2];
@@ -78,8 +78,9 @@ KERNEL(smrl_conv_weight_gradient) {
         const int64_t first = i * COLUMNS, span = std::min<int64_t>(COLUMNS, filters - first);
         pack(right + i * BLOCK * COLUMNS, sums + (i + 1) * size - COLUMNS, from + first, count, filters, span);
       }
-      const Prefetch ahead[] = {{from + count * filters, count * filters},
-                             {x.data + offset + (kernel - 1) * width * channels, count * stride * stride * channels}};
+      const Prefetch ahead[] = {
+          {from + count * filters, count * filters},
+          {x.data + offset + (kernel - 1) * width * channels, count * stride * stride * channels}};
       for (int64_t i = 0; i < panels * tiles; i++) {
         const int64_t panel = i / tiles, tile = i % tiles;
         for (const Prefetch& next : ahead) next.prefetch(i, panels * tiles);

@@ -53,8 +53,7 @@ KERNEL(smrl_adam) {
     const int64_t size = call.argument(1 + i).size();
     const auto argument = [&](int64_t kind) { return sized(call.argument(1 + kind * count + i), size); };
     const auto result = [&](int64_t kind) { return sized(call.result(kind * count + i), size); };
-    parameters.push_back(
-        {argument(0), argument(1), argument(2), argument(3), result(0), result(1), result(2), size});
+    parameters.push_back({argument(0), argument(1), argument(2), argument(3), result(0), result(1), result(2), size});
   }
   for_pieces(parameters, [&](const Parameter& each, int64_t first, int64_t end) {
     const auto [g, m, v, theta, new_m, new_v, new_theta, _] = each;

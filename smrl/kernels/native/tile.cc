@@ -55,8 +55,8 @@ void sized_tile(const Left& left, const float* right, int64_t stride, int64_t de
 template <bool BY_COLUMNS, int R = ROWS>
 void choose(int64_t rows, const Left& left, const float* right, int64_t stride, int64_t depth, const Output& out) {
   if (rows == R)
-    return (out.width > WIDTH ? sized_tile<R, 2, BY_COLUMNS>
-                              : sized_tile<R, 1, BY_COLUMNS>)(left, right, stride, depth, out);
+    return (out.width > WIDTH ? sized_tile<R, 2, BY_COLUMNS> : sized_tile<R, 1, BY_COLUMNS>)(left, right, stride, depth,
+                                                                                             out);
   if constexpr (R > 1) choose<BY_COLUMNS, R - 1>(rows, left, right, stride, depth, out);
 }
 

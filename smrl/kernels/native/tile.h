@@ -18,9 +18,9 @@ inline int64_t padded(int64_t width) { return width > WIDTH ? COLUMNS : WIDTH; }
 // Where a tile writes max(start + sum, floor), or zero where the ReLU mask is not positive.
 struct Output {
   float* data;
-  int64_t stride;                           // from row to row
-  int64_t width;                            // columns to write
-  const float* start = nullptr;             // biases or previous sums; null for zeros
+  int64_t stride;                // from row to row
+  int64_t width;                 // columns to write
+  const float* start = nullptr;  // biases or previous sums; null for zeros
   int64_t start_stride = 0;
   float floor = NO_FLOOR;                   // 0 for ReLU
   const float* const* relu_mask = nullptr;  // a pointer for every row

@@ -12,7 +12,7 @@ namespace smrl::winograd {
 
 constexpr int TILE = 4, WINDOW = 6, TAPS = 3;                             // sides in pixels, and weights
 constexpr float LOW = 0.70710678118654752f, HIGH = 1.41421356237309505f;  // the points other than 0 and ∞
-constexpr float LOW_WEIGHT = -2 / 3.0f, HIGH_WEIGHT = 1 / 6.0f;             // 1 / Π (point - others), in G
+constexpr float LOW_WEIGHT = -2 / 3.0f, HIGH_WEIGHT = 1 / 6.0f;           // 1 / Π (point - others), in G
 
 // Bᵀ x
 struct InputTransform {

@@ -28,9 +28,7 @@ struct Grid {
   int64_t down, across, count;
   explicit Grid(const Images& of)
       : down(divide_up(of.height, TILE)), across(divide_up(of.width, TILE)), count(of.count * down * across) {}
-  Corner at(int64_t tile) const {
-    return {tile / (down * across), tile / across % down * TILE, tile % across * TILE};
-  }
+  Corner at(int64_t tile) const { return {tile / (down * across), tile / across % down * TILE, tile % across * TILE}; }
 };
 
 // From one position of a block to the next. Multiples of large powers of two would conflict in the cache.
@@ -75,7 +73,7 @@ void transform_window(const Images& x, const Corner& corner, float* copy, float*
   const int64_t span = divide_up(x.channels, WIDTH) * WIDTH;
   for (int64_t c = 0; c < span; c += WIDTH) {
     transform<InputTransform>([&](int i, int j) { return window.at(i, j, c); },
-                        [&](int i, int j, Vec value) { store(to + (i * WINDOW + j) * step(span) + c, value); });
+                              [&](int i, int j, Vec value) { store(to + (i * WINDOW + j) * step(span) + c, value); });
   }
 }
 
@@ -107,13 +105,13 @@ struct Result {
     const int64_t start = y.at(corner.image, corner.row, corner.column);
     for (int64_t f = 0; f < filters; f += WIDTH) {
       transform<OutputTransform>([&](int i, int j) { return load(products + (i * WINDOW + j) * step(span) + f); },
-                        [&](int i, int j, Vec value) {
-                          if (i >= bottom || j >= right) return;
-                          const int64_t at = start + (i * y.width + j) * filters + f;
-                          value = larger(value + load(bias + f), Vec{} + floor);
-                          if (relu_mask) value = get(relu_mask + at, filters - f) > 0 ? value : Vec{};
-                          put(y.data + at, value, filters - f);
-                        });
+                                 [&](int i, int j, Vec value) {
+                                   if (i >= bottom || j >= right) return;
+                                   const int64_t at = start + (i * y.width + j) * filters + f;
+                                   value = larger(value + load(bias + f), Vec{} + floor);
+                                   if (relu_mask) value = get(relu_mask + at, filters - f) > 0 ? value : Vec{};
+                                   put(y.data + at, value, filters - f);
+                                 });
     }
   }
 };

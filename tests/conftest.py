@@ -12,8 +12,10 @@ from smrl.kernels import library
 
 os.environ.setdefault(machine.THREADS, "1")
 os.environ.setdefault(runtime.XLA_THREADS, "1")
-# A shell starts background jobs with Ctrl-C ignored, and children inherit that: commands under test would ignore it.
+# A shell starts background jobs with Ctrl-C ignored, and nohup with SIGHUP. Children inherit that, so commands under
+# test would ignore them too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,6 @@
 import copy
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -267,19 +266,16 @@ def test_deep_and_long_values(name: str) -> None:
 def test_ten_thousand_cases_with_little_memory() -> None:
     program = (
         "import resource, sys, pytest\n"
+        f"resource.setrlimit(resource.RLIMIT_DATA, ({8 * BYTES}, {8 * BYTES}))\n"  # before the machine suffers
         f"code = pytest.main([{__file__!r}, '-q', '-x', '-p', 'no:cacheprovider', '-m', 'not slow'])\n"
         "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)\n"
         "sys.exit(code)\n"
     )
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_DATA, (8 * BYTES, 8 * BYTES))  # before the machine suffers
-
     environment = os.environ | {"SMRL_FUZZ": "1"}
     answer = subprocess.run(
         [sys.executable, "-c", program],
         env=environment,
-        preexec_fn=limit,
         capture_output=True,
         text=True,
         check=False,

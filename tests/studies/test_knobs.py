@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from specs import FAMILIES, vectors
+from specs import CONTINUOUS, vectors
 
 import smrl
 from smrl.algorithms import registry
@@ -182,7 +182,7 @@ def test_presets_are_listed_and_recorded(in_tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    "name", [name if name == "sac" else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES]
+    "name", [name if name == "sac" else pytest.param(name, marks=pytest.mark.slow) for name in CONTINUOUS]
 )
 def test_every_algorithm_takes_every_knob(name: str, tmp_path: Path) -> None:
     knobs: dict[str, Any] = {"fresh_batches": 2, "reset_every": 30, "layer_norm": True, "dropout": 0.1, "n_step": 3}

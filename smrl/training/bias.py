@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from smrl.envs.environment import Environment
+from smrl.envs.workers import Env
 from smrl.errors import SmrlError
 from smrl.randomness import Purpose, at, key
 from smrl.settings import Settings
@@ -48,7 +48,7 @@ class BiasEstimator:
         self,
         settings: Settings[Any],
         algorithm: Algorithm[Any],
-        make_env: Callable[[], Environment],
+        make_env: Callable[[], Env],
         notify: Callable[[str], None] = logger.warning,
     ) -> None:
         self.gamma, self.original, self.reward_scale = settings.gamma, settings.bias_original, settings.reward_scale
@@ -90,9 +90,10 @@ class BiasEstimator:
             played = self.evaluator(act, episodes, halt)
             if played is None:
                 return None
-            for env, rewards in enumerate(played.rewards):
-                log_probs = [float(log_prob[env]) for _, log_prob, _ in seen[: len(rewards)]]
-                expected += [float(q[env]) for _, _, q in seen[: min(len(rewards), PER_EPISODE)]]
+            for env, (rewards, start) in enumerate(zip(played.rewards, played.starts, strict=True)):
+                its = seen[start : start + len(rewards)]
+                log_probs = [float(log_prob[env]) for _, log_prob, _ in its]
+                expected += [float(q[env]) for _, _, q in its[:PER_EPISODE]]
                 scaled = [factor * reward for reward in rewards]
                 found += soft_returns(scaled, log_probs, alpha, self.gamma)[:PER_EPISODE]
             calls, episodes = calls + len(seen), episodes + EPISODES

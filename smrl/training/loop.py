@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from smrl.envs.environment import Environment, EnvironmentFault
+from smrl.envs.environment import EnvironmentFault
+from smrl.envs.workers import Env, Restarts
 from smrl.errors import SmrlError
 from smrl.plugins import UserCode, in_words
 from smrl.runs import checkpoint
@@ -59,7 +60,8 @@ class Trainer:
         options: RunOptions,
         directory: RunDirectory,
         config: dict[str, Any],
-        make_env: Callable[..., Environment],
+        make_env: Callable[..., Env],
+        restarts: Restarts,
         progress: Progress,
         callbacks: Callbacks,
         signals: SignalHandler,
@@ -68,6 +70,7 @@ class Trainer:
         """Start a run or restore it from its newest checkpoint; whatever is opened is closed with ``resources``."""
         self.settings, self.options, self.config, self.callbacks = settings, options, config, callbacks
         self.make_env, self.progress, self.signals, self.resources = make_env, progress, signals, resources
+        self.restarts, self.logged_restarts = restarts, 0  # the latter at the last row of training.csv
         self.run = Run(directory.path, trust=True)  # the argument of callbacks
         envs = [self._open(make_env(training=True)) for _ in range(settings.envs)]
         spec = envs[0].spec
@@ -213,7 +216,11 @@ class Trainer:
             "uses_per_transition": updates * self.settings.batch_size / self.replay.added,
         }
         self.logged_counts = (batches, updates)
-        self.recorder.learning(self.step, values, self.collector.take_mean_return(), self._seconds())
+        sometimes = {"episode_return": self.collector.take_mean_return()}
+        if self.restarts.allowed:  # the last column, because the same run may be continued without it
+            sometimes["env_restarts"] = self.restarts.used - self.logged_restarts
+            self.logged_restarts = self.restarts.used
+        self.recorder.learning(self.step, values, sometimes, self._seconds())
 
     def _keep_if_best(self, mean: float) -> None:
         if self.best is None or mean > self.best.mean:

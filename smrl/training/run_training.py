@@ -13,6 +13,7 @@ from smrl.algorithms import registry
 from smrl.envs.environment import Environment
 from smrl.envs.make import EnvFactory
 from smrl.envs.suites import atari
+from smrl.envs.workers import Env, Restarts, in_workers
 from smrl.errors import require
 from smrl.randomness import Purpose, key
 from smrl.runs import checkpoint, doctor
@@ -43,9 +44,13 @@ def run_training(
     ``make_env`` takes the keywords of `smrl.envs.make.make`.
     """
     runs = options.runs.absolute()  # before an environment is made, which may change the working directory
-    make_env, progress = EnvFactory(partial(make_env, **settings.env_options)), Unfailing(progress)
+    progress, make_here = Unfailing(progress), partial(make_env, **settings.env_options)
+    restarts, opened = Restarts(options.env_restarts, progress.notify), EnvFactory(make_here)
+    open_env: Callable[..., Env] = opened
+    if options.env_workers == "process":
+        open_env = in_workers(make_here, settings.env, restarts, options.env_timeout)
     with ExitStack() as resources:
-        with closing(make_env()) as env:  # an environment that cannot be made is refused before anything is written
+        with closing(open_env()) as env:  # an environment that cannot be made is refused before anything is written
             spec, notes = env.spec, [f"{note.what}. {note.meaning}" for note in env.notes]
         for note in filter(None, (*notes, cost_of_reuse(settings))):
             progress.notify(note)
@@ -83,7 +88,8 @@ def run_training(
             options=options,
             directory=directory,
             config=config,
-            make_env=make_env,
+            make_env=open_env,
+            restarts=restarts,
             progress=progress,
             callbacks=callbacks,
             signals=signals,

@@ -125,7 +125,9 @@ def test_what_cannot_be_found_again_is_refused(tmp_path: Path, monkeypatch: pyte
     there.close()
 
 
-@pytest.mark.parametrize(("how", "words"), [("kill", "SIGKILL"), ("exit", "exit code 3")])
+@pytest.mark.parametrize(
+    ("how", "words"), [("kill", "SIGKILL"), pytest.param("exit", "exit code 3", marks=pytest.mark.slow)]
+)
 def test_a_worker_that_dies_is_a_fault_or_is_replaced(deaths: Path, how: str, words: str) -> None:
     there = worker(Mortal, restarts=1)
     first = there.begin_reset(5)()

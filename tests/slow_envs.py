@@ -43,8 +43,8 @@ class Mortal(Toy):
 
 def die_if_told() -> None:
     for file in sorted(Path(os.environ["DEATHS"]).iterdir() if "DEATHS" in os.environ else ()):
-        how = file.read_text()
         try:
+            how = file.read_text()
             file.unlink()
         except FileNotFoundError:  # another process was faster
             continue

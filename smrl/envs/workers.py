@@ -41,7 +41,7 @@ from smrl.types import Spec
 START = "import sys, json; sys.path[:] = json.loads(sys.argv[2]); import smrl.envs.workers as w; w.serve(sys.argv[1])"
 THREAD_POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # of libraries that use all cores
 LOOK_SECONDS = 0.5  # between two looks at a process that does not answer
-CLOSE_SECONDS = 10.0  # that a worker has to close its environment
+CLOSE_SECONDS = 5.0  # that a worker has to close its environment, and then to end
 PR_SET_PDEATHSIG = 1  # of Linux
 
 Result = TypeVar("Result")
@@ -138,11 +138,12 @@ class Worker:
     def close(self) -> None:
         """Close the environment and end the process, by force if it takes too long."""
         self._send("close", None)
-        last: _Answer | None = None
-        with contextlib.suppress(EOFError, OSError):
+        last, is_hanging = None, False
+        with contextlib.suppress(EOFError, OSError):  # of a worker that has ended
             while self._connection.poll(CLOSE_SECONDS):
                 last = self._connection.recv()
-        self._end()
+            is_hanging = True
+        self._end(by_force=is_hanging)
         if last is not None and last.call == "close" and last.error is not None:
             raise last.error(last.value)
 

@@ -158,19 +158,21 @@ def test_a_worker_that_hangs_is_killed(deaths: Path) -> None:
     there.close()
 
 
-def test_a_child_of_a_dead_worker_does_not_hide_its_death() -> None:
+def test_a_child_of_a_dead_worker_does_not_hide_its_death(tmp_path: Path) -> None:
     """It inherits the pipe, which therefore stays open."""
 
     class Parent(Toy):
         def step(self, action: Any) -> Any:
-            if not os.fork():
-                time.sleep(5)
-            os._exit(7)
+            if child := os.fork():
+                (tmp_path / "child").write_text(str(child))
+                os._exit(7)
+            time.sleep(60)
 
     there = worker(Parent)
     there.begin_reset(0)()
     with pytest.raises(WorkerDied, match="exit code 7"):
         there.begin_step(PUSH)()
+    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)  # it is still there
     there.close()
 
 

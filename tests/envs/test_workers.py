@@ -172,7 +172,9 @@ def test_a_child_of_a_dead_worker_does_not_hide_its_death(tmp_path: Path) -> Non
     there.begin_reset(0)()
     with pytest.raises(WorkerDied, match="exit code 7"):
         there.begin_step(PUSH)()
-    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)  # it is still there
+    child = int((tmp_path / "child").read_text())
+    assert is_alive(child)
+    os.kill(child, signal.SIGKILL)
     there.close()
 
 

@@ -182,18 +182,10 @@ def marked(mark: str) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_run_leaves_no_workers_behind(biased: smrl.Run, tmp_path: Path, number: signal.Signals) -> None:
-    flags: dict[str, Any] = {
-        "batch_size": 8,
-        "warmup": 60,
-        "eval_every": 60,
-        "eval_episodes": 1,
-        "reuse": 1,
-        "bias_every": 120,
-    }
-    flags["warmup_actions"] = "policy"
+    flags = {**SHORT, "bias_every": 120, "warmup_actions": "policy"}
     given = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", value)]
     words: tuple[object, ...] = (
-        *("train", "ddpg", ENV, *given, "--actor-hidden", 8, "--critic-hidden", 8, "--envs", 3, "--steps", 240),
+        *("train", "ddpg", ENV, *given, "--actor-hidden", 8, "--critic-hidden", 8, "--envs", 3),
         *("--normalise-rewards", "--env-workers", "process", "--runs", tmp_path),
     )
     process = start(*words, "--checkpoint-seconds", 0.05, MARK=tmp_path.name)

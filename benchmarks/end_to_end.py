@@ -18,6 +18,7 @@ from benchmarks.harness import Call, Record, cores, interleaved, median_of, rati
 from benchmarks.peers import LIBRARIES, peers
 from smrl import machine, runtime
 from smrl.envs import make as envs
+from smrl.envs.workers import Restarts
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions
 from smrl.studies.presets import resolve
@@ -52,6 +53,7 @@ def training(reuse: int) -> Iterator[Trainer]:
             directory=directory,
             config=config,
             make_env=make_env,
+            restarts=Restarts(0, progress.notify),
             progress=progress,
             callbacks=Callbacks(),
             signals=SignalHandler(progress.notify),

@@ -26,6 +26,10 @@ class Keywords(TypedDict, total=False):
     """Discount factor."""
     reward_scale: float
     """Factor on the rewards that the agent learns from; evaluations report unscaled rewards."""
+    normalise_observations: bool
+    """Normalise observations by their running mean and standard deviation, and clip them at ±10."""
+    normalise_rewards: bool
+    """Divide the rewards that the agent learns from by the standard deviation of the running discounted return."""
     n_step: int
     """Rewards in an n-step return."""
     windows: Literal["partial", "full"]
@@ -60,6 +64,12 @@ class Keywords(TypedDict, total=False):
     """Print nothing but errors."""
     checkpoint_seconds: float
     """Seconds between two checkpoints."""
+    env_workers: Literal["none", "process"]
+    """Processes of the environments: none of their own, or one each, for simulators that are slow."""
+    env_timeout: float | None
+    """Seconds after which a reset or step in a process of its own counts as hanging; by default there is no limit."""
+    env_restarts: int
+    """How often processes of environments that die or hang are replaced; their episodes count as truncated."""
     max_minutes: float | None
     """Minutes after which the run is saved and stopped; the same command continues it. By default there is no limit."""
     stop_at: float | None

@@ -54,6 +54,10 @@ class Settings(Generic[Hyper]):
     """Discount factor."""
     reward_scale: Positive = 1.0
     """Factor on the rewards that the agent learns from; evaluations report unscaled rewards."""
+    normalise_observations: bool = False
+    """Normalise observations by their running mean and standard deviation, and clip them at ±10."""
+    normalise_rewards: bool = False
+    """Divide the rewards that the agent learns from by the standard deviation of the running discounted return."""
     n_step: Few = 1
     """Rewards in an n-step return."""
     windows: Windows = "partial"
@@ -161,6 +165,12 @@ class RunOptions:
     """Print nothing but errors."""
     checkpoint_seconds: NonNegative = 30.0
     """Seconds between two checkpoints."""
+    env_workers: Literal["none", "process"] = "none"
+    """Processes of the environments: none of their own, or one each, for simulators that are slow."""
+    env_timeout: Positive | None = None
+    """Seconds after which a reset or step in a process of its own counts as hanging; by default there is no limit."""
+    env_restarts: Index = 0
+    """How often processes of environments that die or hang are replaced; their episodes count as truncated."""
     max_minutes: Positive | None = None
     """Minutes after which the run is saved and stopped; the same command continues it. By default there is no limit."""
     stop_at: float | None = None
@@ -170,3 +180,8 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         validate(self)
+        for name in ("env_timeout", "env_restarts"):
+            require(
+                self.env_workers == "process" or not getattr(self, name),
+                f"{name} concerns environments in processes of their own: add --env-workers process.",
+            )

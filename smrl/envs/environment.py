@@ -1,7 +1,9 @@
 """The environment as the training loop sees it: everything that goes in or comes out is converted and checked."""
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, final
 
 import gymnasium
@@ -14,6 +16,7 @@ from smrl.plugins import UserCode, in_words
 from smrl.types import Entry
 
 Level = Literal["error", "warning", "note"]
+Step = tuple[np.ndarray, float, bool, bool]  # observation, reward, terminated, truncated
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -72,7 +75,15 @@ class Environment:
         self.over = False
         return self._observation(result[0], "reset")
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+    def begin_reset(self, seed: int | None) -> Callable[[], np.ndarray]:
+        """Return a function that resets; a worker (`smrl.envs.workers`) begins at once, and its function waits."""
+        return partial(self.reset, seed)
+
+    def begin_step(self, action: np.ndarray) -> Callable[[], Step]:
+        """Return a function that takes a step; as `begin_reset`."""
+        return partial(self.step, action)
+
+    def step(self, action: np.ndarray) -> Step:
         """Take a step and return the observation, the reward, terminated and truncated."""
         given = self._decode(action)  # a new array, because some environments clip in place
         with self._calling("step()", action):

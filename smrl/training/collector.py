@@ -1,17 +1,22 @@
 """Collecting experience: environments, the episodes in progress, and how to continue them after a restart."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
-from smrl.envs.environment import Environment, EnvironmentFault
+from smrl.envs.environment import EnvironmentFault, Step
+from smrl.envs.workers import Env, WorkerDied, insist
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.randomness import Purpose, Stream, environment_seed
 from smrl.settings import Settings
+from smrl.training.normaliser import Statistics
 
+Result = TypeVar("Result")
 Act = Callable[[np.ndarray, int], Any]  # observations of all environments, step → actions
 
 
@@ -33,12 +38,17 @@ class Collector:
     def __init__(
         self,
         settings: Settings[Any],
-        envs: Sequence[Environment],
+        envs: Sequence[Env],
         replay: Replay,
         check_interrupt: Callable[[], None] = lambda: None,
+        statistics: Statistics | None = None,
     ) -> None:
-        """``check_interrupt`` is called between the steps of a replayed episode; it may raise to stop there."""
+        """``check_interrupt`` is called between the steps of a replayed episode; it may raise to stop there.
+
+        ``statistics`` are updated by every round that is stored.
+        """
         self.settings, self.envs, self.replay, self.check_interrupt = settings, envs, replay, check_interrupt
+        self.statistics = statistics
         self.spec = envs[0].spec
         self._warm_up = Stream(settings.seed, Purpose.WARM_UP)
         self._ended, self._return_sum = 0, 0.0  # episodes since the mean was last taken, and the sum of their returns
@@ -46,16 +56,23 @@ class Collector:
 
     def start(self) -> None:
         """Start an episode in every environment."""
-        self.episodes = [self._new_episode(env, number) for number, env in enumerate(self.envs)]
+        self.episodes = list(self._new_episodes({index: index for index in range(len(self.envs))}).values())
 
     def collect(self, act: Act, step: int) -> None:
         """Act once in every environment; if an environment fails, nothing is stored."""
-        for index, env in enumerate(self.envs):
-            if self.episodes[index].over:
-                following = 1 + max(episode.number for episode in self.episodes)
-                self.episodes[index] = self._new_episode(env, following)
-        actions = self._choose(act, step)
-        results = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]
+        following = 1 + max(episode.number for episode in self.episodes)
+        over = (index for index, episode in enumerate(self.episodes) if episode.over)
+        for index, episode in self._new_episodes(dict(zip(over, itertools.count(following)))).items():
+            self.episodes[index] = episode
+        actions = list(self._choose(act, step))
+        begun = [env.begin_step(action) for env, action in zip(self.envs, actions, strict=True)]
+        results = []
+        for index, finish in enumerate(begun):
+            again = partial(self._begin_again, index, act, step, actions)
+            results.append(insist(finish, again, "its episode counts as truncated"))
+        if self.statistics:
+            _, rewards, *ends = zip(*results, strict=True)
+            self.statistics.update(self._observations(), np.array(rewards), np.any(ends, axis=0))
         for env, episode, action, result in zip(self.envs, self.episodes, actions, results, strict=True):
             next_obs, reward, terminated, truncated = result
             self.replay.add(episode.obs, action, self.settings.reward_scale * reward, next_obs, terminated, truncated)
@@ -91,24 +108,27 @@ class Collector:
         self, arrays: dict[str, np.ndarray], facts: list[dict[str, Any]], notify: Callable[[str], None]
     ) -> None:
         """Restore the environments: reset each with the seed of its episode and repeat the actions."""
-        for index, (env, fact) in enumerate(zip(self.envs, facts, strict=True)):
-            obs, actions = arrays[f"episode{index}.obs"], arrays[f"episode{index}.actions"]
-            if self._is_repeated(env, fact["seed"], actions, obs, fact["over"]):
-                self.episodes.append(Episode(obs=obs, actions=bytearray(actions.tobytes()), **fact))
-                continue
+        if len(facts) != len(self.envs):
+            raise ValueError(f"{len(facts)} episodes instead of {len(self.envs)}")
+        for index, fact in enumerate(facts):
+            actions = bytearray(arrays[f"episode{index}.actions"].tobytes())
+            self.episodes.append(Episode(obs=arrays[f"episode{index}.obs"], actions=actions, **fact))
+        following = 1 + max(fact["number"] for fact in facts)
+        changed = [index for index, is_repeated in enumerate(self._repeat(arrays)) if not is_repeated]
+        for _ in changed:
             notify(
                 "the environment did not repeat its episode (it is not deterministic); a new episode starts, "
                 "and the run will differ from one that was never interrupted."
             )
-            self.replay.cut(index)
-            following = 1 + max(fact["number"] for fact in facts)
-            self.episodes.append(self._new_episode(env, following + index))
+        for index, episode in self._new_episodes({index: following + index for index in changed}).items():
+            self._cut(index)
+            self.episodes[index] = episode
 
     def _choose(self, act: Act, step: int) -> np.ndarray:
         settings = self.settings
         if step < settings.warmup and settings.warmup_actions == "uniform":
             return self.spec.action.random(self._warm_up.at(step), len(self.envs))
-        actions = np.asarray(act(np.array([episode.obs for episode in self.episodes]), step))
+        actions = np.asarray(act(self._observations(), step))
         if not np.isfinite(actions).all():
             raise SmrlError(
                 f"the policy's action at step {step + 1:,} is not finite: training has diverged; lower the learning "
@@ -116,24 +136,59 @@ class Collector:
             )
         return actions
 
-    def _new_episode(self, env: Environment, number: int) -> Episode:
-        seed = environment_seed(self.settings.seed, Purpose.EPISODE, number)
-        return Episode(number, seed, env.reset(seed), bytearray())
+    def _observations(self) -> np.ndarray:
+        return np.array([episode.obs for episode in self.episodes])
 
-    def _is_repeated(
-        self, env: Environment, seed: int, actions: np.ndarray, last_obs: np.ndarray, was_over: bool
-    ) -> bool:
-        """Replay an episode; return whether it led to the same observation, and ended only if it had ended."""
-        is_over = False
+    def _new_episodes(self, numbers: Mapping[int, int]) -> dict[int, Episode]:
+        """Start an episode in each of these environments, which are given with the episodes' numbers."""
+        seed = self.settings.seed
+        seeds = {index: environment_seed(seed, Purpose.EPISODE, number) for index, number in numbers.items()}
+        begun = {index: self.envs[index].begin_reset(seed) for index, seed in seeds.items()}
+        first = {index: insist(begun[index], partial(self.envs[index].begin_reset, seeds[index])) for index in seeds}
+        return {index: Episode(numbers[index], seeds[index], obs, bytearray()) for index, obs in first.items()}
+
+    def _begin_again(self, index: int, act: Act, step: int, actions: list[np.ndarray]) -> Callable[[], Step]:
+        """Begin a step of a new episode, in an environment whose episode cannot be continued."""
+        following = 1 + max(episode.number for episode in self.episodes)
+        self._cut(index)
+        self.episodes[index] = self._new_episodes({index: following})[index]
+        actions[index] = self._choose(act, step)[index]
+        return self.envs[index].begin_step(actions[index])
+
+    def _cut(self, index: int) -> None:
+        """End an environment's episode after its newest row, as a time-out would."""
+        self.replay.cut(index)
+        if self.statistics:
+            self.statistics.cut(index)
+
+    def _repeat(self, arrays: dict[str, np.ndarray]) -> list[bool]:
+        """Replay all episodes; return whether each led to the same observation, and ended only if it had ended."""
+        actions = [arrays[f"episode{index}.actions"] for index in range(len(self.envs))]
+        resets = [env.begin_reset(episode.seed) for env, episode in zip(self.envs, self.episodes, strict=True)]
+        seen = [self._attempt(finish) for finish in resets]  # what each environment observes; None once it differs
+        for number in range(max(map(len, actions))):
+            self.check_interrupt()
+            steps: dict[int, Callable[[], Step]] = {}
+            for index, env in enumerate(self.envs):
+                if seen[index] is not None and number < len(actions[index]):
+                    if env.over:
+                        seen[index] = None
+                    else:
+                        steps[index] = env.begin_step(actions[index][number])
+            for index, finish in steps.items():
+                result = self._attempt(finish)
+                seen[index] = None if result is None else result[0]
+        return [
+            obs is not None and env.over == episode.over and np.array_equal(obs, episode.obs)
+            for obs, env, episode in zip(seen, self.envs, self.episodes, strict=True)
+        ]
+
+    def _attempt(self, finish: Callable[[], Result]) -> Result | None:
+        """Return the result of a call in a replayed episode; None if the environment fails."""
         try:
-            obs = env.reset(seed)
-            for action in actions:
-                self.check_interrupt()
-                if is_over:
-                    return False
-                obs, *_ = env.step(action)
-                is_over = env.over
-        except EnvironmentFault:
+            return finish()
+        except EnvironmentFault as fault:
             self.check_interrupt()  # a signal may have ended processes of the environment
-            return False
-        return is_over == was_over and np.array_equal(obs, last_obs)
+            if isinstance(fault, WorkerDied):
+                fault.worker.replace(fault, "its episode is not continued")
+            return None

@@ -2,13 +2,14 @@
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from smrl.envs.environment import Environment
 from smrl.envs.make import EnvFactory, Raw
+from smrl.envs.workers import Env, WorkerDied, insist
 from smrl.randomness import Purpose, environment_seed
 from smrl.training.run import Run, make_environment, require_run
 from smrl.validation import Size, convert
@@ -24,6 +25,7 @@ class Episodes:
     """The rewards of each episode, in the order of the episodes' numbers."""
 
     rewards: list[list[float]]
+    starts: list[int]  # calls of the policy before the first one of each episode
 
     @property
     def returns(self) -> np.ndarray:
@@ -41,7 +43,7 @@ class Evaluator:
 
     def __init__(
         self,
-        make_env: Callable[[], Environment],
+        make_env: Callable[[], Env],
         episodes: int,
         seed: int,
         purpose: Purpose = Purpose.EVALUATE,
@@ -67,13 +69,22 @@ class Evaluator:
         rewards: list[list[float]] = [[] for _ in seeds]
         episode_of = {index: index for index in range(len(self.envs))}  # environment → the episode that it plays
         waiting = iter(range(len(self.envs), len(seeds)))
-        obs = np.stack([env.reset(seeds[index]) for index, env in enumerate(self.envs)])
+        starts, calls = [0] * len(seeds), 0
+        obs = np.stack(self._reset({index: seeds[index] for index in episode_of}))
         while episode_of:
             if halt():
                 return None
-            actions = policy(obs)
-            for index, episode in list(episode_of.items()):
-                obs[index], reward, terminated, truncated = self.envs[index].step(actions[index])
+            actions, calls = policy(obs), calls + 1
+            begun = [(index, self.envs[index].begin_step(actions[index])) for index in episode_of]
+            resets: dict[int, int] = {}  # environment → seed
+            for index, finish in begun:
+                episode = episode_of[index]
+                try:
+                    obs[index], reward, terminated, truncated = finish()
+                except WorkerDied as died:
+                    died.worker.replace(died, "its episode is repeated from the start")
+                    rewards[episode], starts[episode], resets[index] = [], calls, seeds[episode]
+                    continue
                 rewards[episode].append(reward)
                 if len(rewards[episode]) == ENDLESS and not self._has_warned:
                     self._has_warned = True
@@ -82,10 +93,16 @@ class Evaluator:
                 if terminated or truncated:
                     del episode_of[index]
                     for following in waiting:
-                        episode_of[index] = following
-                        obs[index] = self.envs[index].reset(seeds[following])
+                        episode_of[index], starts[following], resets[index] = following, calls, seeds[following]
                         break
-        return Episodes(rewards)
+            for index, first_obs in zip(resets, self._reset(resets), strict=True):
+                obs[index] = first_obs
+        return Episodes(rewards, starts)
+
+    def _reset(self, seeds: Mapping[int, int]) -> list[np.ndarray]:
+        """Reset environments, with a seed each, and return their observations."""
+        begun = {index: self.envs[index].begin_reset(seed) for index, seed in seeds.items()}
+        return [insist(begun[index], partial(self.envs[index].begin_reset, seed)) for index, seed in seeds.items()]
 
     def close(self) -> None:
         """Close the environments."""

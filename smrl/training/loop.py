@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from smrl.envs.environment import Environment, EnvironmentFault
+from smrl.envs.environment import EnvironmentFault
+from smrl.envs.workers import Env, Restarts
 from smrl.errors import SmrlError
 from smrl.plugins import UserCode, in_words
 from smrl.runs import checkpoint
@@ -59,7 +60,8 @@ class Trainer:
         options: RunOptions,
         directory: RunDirectory,
         config: dict[str, Any],
-        make_env: Callable[..., Environment],
+        make_env: Callable[..., Env],
+        restarts: Restarts,
         progress: Progress,
         callbacks: Callbacks,
         signals: SignalHandler,
@@ -68,6 +70,7 @@ class Trainer:
         """Start a run or restore it from its newest checkpoint; whatever is opened is closed with ``resources``."""
         self.settings, self.options, self.config, self.callbacks = settings, options, config, callbacks
         self.make_env, self.progress, self.signals, self.resources = make_env, progress, signals, resources
+        self.restarts, self.logged_restarts = restarts, 0  # the latter at the last row of training.csv
         self.run = Run(directory.path, trust=True)  # the argument of callbacks
         envs = [self._open(make_env(training=True)) for _ in range(settings.envs)]
         spec = envs[0].spec
@@ -75,7 +78,7 @@ class Trainer:
         learn_every = self.agent.algorithm.learn_every
         self.clock = Clock(settings.envs, settings.action_repeat, settings.warmup, learn_every)
         self.replay = replay_of(settings, spec, directory.path, progress.notify)
-        self.collector = Collector(settings, envs, self.replay, signals.check_interrupt)
+        self.collector = Collector(settings, envs, self.replay, signals.check_interrupt, self.agent.statistics)
         self.writer = self._open(Writer(directory.checkpoint, self.replay))
         saved = checkpoint.load(directory.checkpoint, progress.notify, self.replay)
         self.step = saved.step if saved else 0
@@ -163,7 +166,7 @@ class Trainer:
             where = f"the checkpoint at step {saved.step:,} of {self.run.path}"
             raise SmrlError(f"{where} does not hold the episodes of its environments ({in_words(error)}).") from error
         if best := saved.facts.get("best"):
-            arrays = {name: array for name, array in saved.arrays.items() if name.startswith("['best']")}
+            arrays = {name: array for name, array in saved.arrays.items() if name.startswith(("['best']", "best."))}
             self.best = Best(best["mean"], best["step"], arrays)
 
     def _evaluate(self) -> str | None:
@@ -173,7 +176,7 @@ class Trainer:
             episodes = self._evaluator(self.agent.exploit, halt=halt)
             bias: dict[str, float] | None = {}
             if self.clock.is_due(self.step, self.settings.bias_every):
-                bias = self._bias(self.agent.state.algorithm, self.step, halt=halt)
+                bias = self._bias(self.agent.state.algorithm, self.step, self.agent.statistics, halt)
         except EnvironmentFault as fault:
             if halt():
                 return self.signals.name
@@ -213,7 +216,11 @@ class Trainer:
             "uses_per_transition": updates * self.settings.batch_size / self.replay.added,
         }
         self.logged_counts = (batches, updates)
-        self.recorder.learning(self.step, values, self.collector.take_mean_return(), self._seconds())
+        sometimes = {"episode_return": self.collector.take_mean_return()}
+        if self.restarts.allowed:  # the last column, because the same run may be continued without it
+            sometimes["env_restarts"] = self.restarts.used - self.logged_restarts
+            self.logged_restarts = self.restarts.used
+        self.recorder.learning(self.step, values, sometimes, self._seconds())
 
     def _keep_if_best(self, mean: float) -> None:
         if self.best is None or mean > self.best.mean:

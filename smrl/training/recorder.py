@@ -71,16 +71,17 @@ class Recorder:
         self.progress.evaluated(step, values["mean"])
         return values
 
-    def learning(self, step: int, values: dict[str, float], episode_return: float | None, seconds: float) -> None:
-        """Record the mean losses and other metrics since the last row."""
+    def learning(
+        self, step: int, values: dict[str, float], sometimes: Mapping[str, float | None], seconds: float
+    ) -> None:
+        """Record the mean losses and other metrics since the last row; what is None ``sometimes`` stays empty."""
         speed = (step - self.logged[0]) / (time.monotonic() - self.logged[1])
         values |= {"seconds": seconds, "steps_per_second": speed}
         self.logged = (step, time.monotonic())
         if self.training is None:
-            columns = ("step", *values, "episode_return")
+            columns = ("step", *values, *sometimes)
             self.training = CsvLog(self.directory.training, columns, continue_at=self.first_step)
-        if episode_return is not None:
-            values["episode_return"] = episode_return
+        values |= {name: value for name, value in sometimes.items() if value is not None}
         self.training.write({"step": step, **values})
         self.loggers.write("training", step, values)
 

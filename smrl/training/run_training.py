@@ -13,6 +13,7 @@ from smrl.algorithms import registry
 from smrl.envs.environment import Environment
 from smrl.envs.make import EnvFactory
 from smrl.envs.suites import atari
+from smrl.envs.workers import Env, Restarts, in_workers
 from smrl.errors import require
 from smrl.randomness import Purpose, key
 from smrl.runs import checkpoint, doctor
@@ -23,6 +24,7 @@ from smrl.smr.rules import Schedule, rule_of
 from smrl.training.bias import diagnostics
 from smrl.training.loop import Callbacks, Trainer
 from smrl.training.memory_budget import refuse_large_networks, refuse_too_large
+from smrl.training.normaliser import statistics_of
 from smrl.training.progress import Progress, Unfailing
 from smrl.training.run import Run
 from smrl.training.signals import Interrupted, SignalHandler
@@ -42,9 +44,13 @@ def run_training(
     ``make_env`` takes the keywords of `smrl.envs.make.make`.
     """
     runs = options.runs.absolute()  # before an environment is made, which may change the working directory
-    make_env, progress = EnvFactory(partial(make_env, **settings.env_options)), Unfailing(progress)
+    progress, make_here = Unfailing(progress), partial(make_env, **settings.env_options)
+    restarts, opened = Restarts(options.env_restarts, progress.notify), EnvFactory(make_here)
+    open_env: Callable[..., Env] = opened
+    if options.env_workers == "process":
+        open_env = in_workers(make_here, settings.env, restarts, options.env_timeout)
     with ExitStack() as resources:
-        with closing(make_env()) as env:  # an environment that cannot be made is refused before anything is written
+        with closing(open_env()) as env:  # an environment that cannot be made is refused before anything is written
             spec, notes = env.spec, [f"{note.what}. {note.meaning}" for note in env.notes]
         for note in filter(None, (*notes, cost_of_reuse(settings))):
             progress.notify(note)
@@ -82,7 +88,8 @@ def run_training(
             options=options,
             directory=directory,
             config=config,
-            make_env=make_env,
+            make_env=open_env,
+            restarts=restarts,
             progress=progress,
             callbacks=callbacks,
             signals=signals,
@@ -112,8 +119,9 @@ def cost_of_reuse(settings: Settings[Any]) -> str | None:
 
 
 def _refuse_unfit(settings: Settings[Any], spec: Spec) -> None:
-    """Refuse an algorithm that does not support the environment or a diagnostic, and sizes that exceed the memory."""
+    """Refuse an algorithm, normalisation or diagnostic that is unfit for the environment, and sizes beyond memory."""
     algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
+    statistics_of(settings, spec)
     refuse_too_large(settings, spec, algorithm.rounds * settings.fresh_batches)
     refuse_large_networks(jax.eval_shape(algorithm.init, key(settings.seed, Purpose.INITIALISE)))
     if settings.bias_every:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, TypeVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Meta
 
 from smrl.errors import SmrlError, require, short_repr
+from smrl.layers import Layer
 
 if TYPE_CHECKING:
     from jax import Array as Array
@@ -226,8 +227,8 @@ def _unchanged(state: State, context: UpdateContext) -> State:
 class Algorithm(Generic[State]):
     """A bundle of pure functions. Observations and actions have a leading batch axis.
 
-    The last three functions of the state serve diagnostics (estimation bias, TD error). An algorithm without them
-    trains; asking such an algorithm for a diagnostic raises an error.
+    The last three functions of the state serve diagnostics (estimation bias, TD error), and ``network`` serves `smrl
+    export`. An algorithm without them trains; asking such an algorithm for a diagnostic or an export raises an error.
     """
 
     init: Callable[[Key], State]
@@ -242,3 +243,4 @@ class Algorithm(Generic[State]):
     q_values: Callable[[State, Any, Array], Array] | None = None  # state, obs, action → (critics, batch)
     policy_sample: Callable[[State, Any, Key], tuple[Array, Array]] | None = None  # state, obs, key → action, log π
     temperature: Callable[[State], Array] | None = None  # state → weight α of the entropy; None where there is none
+    network: Callable[[Any], Sequence[Layer]] | None = None  # policy_params as NumPy arrays → the layers of exploit

@@ -107,19 +107,7 @@ class Rescale:
     high: np.ndarray
 
 
-Layer = (
-    Flatten
-    | Pad
-    | Normalise
-    | Image
-    | Dense
-    | Convolution
-    | Activation
-    | LayerNorm
-    | BestActor
-    | Argmax
-    | Rescale
-)
+Layer = Flatten | Pad | Normalise | Image | Dense | Convolution | Activation | LayerNorm | BestActor | Argmax | Rescale
 
 
 def describe(layers: Sequence[Layer], place: str = "") -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:

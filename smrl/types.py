@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Meta
 
 from smrl.errors import SmrlError, require, short_repr
-from smrl.layers import Layer
+from smrl.layers import Layer, Rescale
 
 if TYPE_CHECKING:
     from jax import Array as Array
@@ -85,6 +85,14 @@ class Continuous:
         low, high = self.low or (-1.0,) * self.size, self.high or (1.0,) * self.size
         return np.array(low, self.dtype), np.array(high, self.dtype)
 
+    @property
+    def rescale(self) -> Rescale | None:
+        """Return the layer that maps [-1, 1] to the bounds; None where these are ±1."""
+        low, high = self.bounds
+        if (low == -1).all() and (high == 1).all():
+            return None
+        return Rescale(reach=(high - low) / 2, centre=(low + high) / 2, low=low, high=high)
+
     def random(self, generator: np.random.Generator, count: int) -> np.ndarray:
         """Draw ``count`` uniformly random actions."""
         return generator.uniform(-1, 1, (count, self.size)).astype(np.float32)
@@ -95,11 +103,11 @@ class Continuous:
         >>> Continuous(3, low=(0, -2, 0), high=(4, 2, 10)).decoder()(np.float32([-1, 0, 1]))
         array([ 0.,  0., 10.], dtype=float32)
         """
-        low, high = self.bounds
         shape = (self.size,) if self.shape is None else self.shape
-        if (low == -1).all() and (high == 1).all():
+        rescale = self.rescale
+        if rescale is None:
             return lambda action: action.astype(self.dtype).reshape((*action.shape[:-1], *shape))
-        centre, reach = (low + high) / 2, (high - low) / 2
+        reach, centre, low, high = rescale.reach, rescale.centre, rescale.low, rescale.high
 
         def decode(action: np.ndarray) -> np.ndarray:
             # Rounding may exceed a bound by one bit, and some environments assert that actions are in bounds.

@@ -26,6 +26,10 @@ class Keywords(TypedDict, total=False):
     """Discount factor."""
     reward_scale: float
     """Factor on the rewards that the agent learns from; evaluations report unscaled rewards."""
+    normalise_observations: bool
+    """Normalise observations by their running mean and standard deviation, and clip them at ±10."""
+    normalise_rewards: bool
+    """Divide the rewards that the agent learns from by the standard deviation of the running discounted return."""
     n_step: int
     """Rewards in an n-step return."""
     windows: Literal["partial", "full"]

@@ -54,6 +54,10 @@ class Settings(Generic[Hyper]):
     """Discount factor."""
     reward_scale: Positive = 1.0
     """Factor on the rewards that the agent learns from; evaluations report unscaled rewards."""
+    normalise_observations: bool = False
+    """Normalise observations by their running mean and standard deviation, and clip them at ±10."""
+    normalise_rewards: bool = False
+    """Divide the rewards that the agent learns from by the standard deviation of the running discounted return."""
     n_step: Few = 1
     """Rewards in an n-step return."""
     windows: Windows = "partial"

@@ -202,11 +202,11 @@ def _running_statistics(env: Raw, name: str) -> str | None:
     """Return an error message if one of Gymnasium's wrappers updates statistics over episodes."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, NormalizeObservation | NormalizeReward) and env.update_running_mean:
-            instead = "TransformObservation" if isinstance(env, NormalizeObservation) else "TransformReward"
+            flag = "--normalise-observations" if isinstance(env, NormalizeObservation) else "--normalise-rewards"
             return (
                 f"{name} has a {type(env).__name__}, whose running statistics training and evaluation do not share and "
-                "checkpoints do not keep: set its statistics and update_running_mean = False where it is made, or use "
-                f"constants in a {instead}"
+                f"checkpoints do not keep: train with {flag} instead, or set the wrapper's statistics and "
+                "update_running_mean = False where it is made"
             )
         env = env.env
     return None

@@ -41,6 +41,7 @@ from smrl.training.agent import from_arrays
 from smrl.training.bias import diagnostics
 from smrl.training.clock import Clock
 from smrl.training.memory_budget import replay_of
+from smrl.training.normaliser import statistics_of
 from smrl.training.progress import Board
 from smrl.training.run import Run
 from smrl.types import Algorithm, Array, Key, Spec, State, Transition
@@ -127,12 +128,16 @@ def measure_run(run: Run, updates: Sequence[int], batches: int, notify: Callable
         raise SmrlError(f"{run.path} has no checkpoint yet; train it first.")
     template = jax.eval_shape(algorithm.init, key(settings.seed, Purpose.INITIALISE))
     state = from_arrays({"algorithm": template}, saved.arrays)["algorithm"]
+    statistics = statistics_of(settings, spec)
+    if statistics:
+        statistics.restore(saved.arrays)
     clock = Clock(settings.envs, settings.action_repeat, settings.warmup, algorithm.learn_every)
     next_step, root = len(clock.learned_at(saved.step)) + 1, key(settings.seed, Purpose.LEARN)
     measure, errors = measure_of(algorithm, settings.algorithm), []
     stream = Stream(settings.seed, Purpose.REPLAY)
     for index in range(batches):
-        batch, held_out = draw(replay, stream.at(saved.step + index), settings.batch_size)
+        drawn = draw(replay, stream.at(saved.step + index), settings.batch_size)
+        batch, held_out = map(statistics.normalise, drawn) if statistics else drawn
         step = next_step + index
         errors.append(measure(state, batch, held_out, updates, step, at(root, step)))
     found = np.stack(errors)

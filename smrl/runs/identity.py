@@ -42,9 +42,9 @@ def identity(settings: Settings) -> dict[str, Any]:
 def canonical(settings: Settings) -> str:
     """Return the identity as a text that is equal for equal identities: 1 equals 1.0, and the order does not matter.
 
-    None is left out, so that a run from before a setting existed equals one that does not use it.
+    None and False are left out, so that a run from before a setting existed equals one that does not use it.
     """
-    return _canonical({name: value for name, value in identity(settings).items() if value is not None})
+    return _canonical({name: value for name, value in identity(settings).items() if _is_used(value)})
 
 
 def digest(settings: Settings) -> str:
@@ -83,7 +83,7 @@ def varying(several: Sequence[Settings]) -> list[str]:
         groups.setdefault((row["env"], row["algorithm"]), []).append(row)
 
     def differs(name: str, among: list[dict[str, Any]]) -> bool:
-        return len({None if row.get(name) is None else _canonical(row[name]) for row in among}) > 1
+        return len({_canonical(row[name]) if _is_used(row.get(name)) else None for row in among}) > 1
 
     return [
         name
@@ -184,6 +184,10 @@ def _as_integers(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_as_integers(item) for item in value]
     return {name: _as_integers(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+def _is_used(value: Any) -> bool:
+    return value is not None and value is not False  # but 0 is a value
 
 
 def _canonical(value: Any) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
-from smrl.layers import Layer
+from smrl.layers import Layer, Normalise
 from smrl.memory.replay import Replay
 from smrl.nn.networks import MEMBERS
 from smrl.randomness import Purpose, Stream, at, key
@@ -20,6 +20,7 @@ from smrl.smr.loop import AgentState, initial_state, learner
 from smrl.smr.rules import rule_of
 from smrl.training.clock import Moment
 from smrl.training.memory_budget import refuse_large_networks
+from smrl.training.normaliser import CLIP, load_normaliser, statistics_of
 from smrl.types import Array, Key, Metrics, Spec, Transition
 
 METRICS_BUFFER = 100  # metrics kept on the device before they are read back, so that a GPU is rarely waited for
@@ -37,6 +38,7 @@ class Agent:
         self.settings = settings
         self.algorithm = algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
         self.rounds = algorithm.rounds * settings.fresh_batches
+        self.statistics = statistics_of(settings, spec)  # of what is normalised; who collects updates them
         self._rule = rule = rule_of(settings.reuse)
         self._draws = Stream(settings.seed, Purpose.REPLAY)
         self._metrics: list[Metrics] = []  # not yet read back from the device
@@ -80,14 +82,16 @@ class Agent:
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Continue from the arrays of a checkpoint."""
         self.state = AgentState(**from_arrays(self._template._asdict(), arrays))
+        if self.statistics:
+            self.statistics.restore(arrays)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays to save."""
-        return to_arrays(self.state._asdict())
+        return to_arrays(self.state._asdict()) | (self.statistics.arrays() if self.statistics else {})
 
     def policy_arrays(self) -> dict[str, np.ndarray]:
         """Return the parameters of the present policy, to save as the best so far; see `load_policy`."""
-        return to_arrays({"best": self._policy()})
+        return to_arrays({"best": self._policy()}) | (self.statistics.policy_arrays() if self.statistics else {})
 
     def reset(self, step: int) -> None:
         """Start again with new networks, or with what the algorithm resets; the replay memory is kept."""
@@ -95,16 +99,18 @@ class Agent:
 
     def explore(self, obs: np.ndarray, step: int) -> np.ndarray:
         """Choose actions to train with, for (environments, *obs) at an environment step."""
-        return np.asarray(self._explore(self._policy(), obs, step))
+        return np.asarray(self._explore(self._policy(), self._observed(obs), step))
 
     def exploit(self, obs: np.ndarray) -> np.ndarray:
         """Choose greedy actions for (environments, *obs)."""
-        return np.asarray(self._exploit(self._policy(), obs))
+        return np.asarray(self._exploit(self._policy(), self._observed(obs)))
 
     def learn(self, replay: Replay, moment: Moment) -> None:
         """Make all updates of one learning step, on batches drawn for it."""
         self._compiling.join()
         batches = replay.sample(self._draws.at(moment.draw), self.rounds, self.settings.batch_size)
+        if self.statistics:
+            batches = self.statistics.normalise(batches)
         self.state, metrics = self._learn(self.state, batches, moment.step, moment.env_step)
         if moment.step % METRICS_EVERY == 0:
             self._metrics.append(metrics)
@@ -120,6 +126,9 @@ class Agent:
     def counts(self) -> tuple[int, int]:
         """Return the number of batches drawn and of updates made so far."""
         return int(self.state.batches), int(self.state.updates)
+
+    def _observed(self, obs: np.ndarray) -> np.ndarray:
+        return self.statistics.observe(obs) if self.statistics else obs
 
     def _policy(self) -> Any:
         return self.algorithm.policy_params(self.state.algorithm)
@@ -150,7 +159,10 @@ def load_policy(settings: Settings[Any], spec: Spec, arrays: dict[str, np.ndarra
         policy = from_arrays({"best": jax.eval_shape(algorithm.policy_params, state)}, arrays)["best"]
     else:
         policy = algorithm.policy_params(from_arrays({"algorithm": state}, arrays)["algorithm"])
-    exploit = jax.jit(algorithm.exploit)
+    exploit, normaliser = jax.jit(algorithm.exploit), load_normaliser(settings, spec, arrays, best)
+
+    def act(obs: np.ndarray) -> np.ndarray:
+        return np.asarray(exploit(policy, normaliser(obs) if normaliser else obs))
 
     def layers() -> Sequence[Layer]:
         if algorithm.network is None:
@@ -158,9 +170,10 @@ def load_policy(settings: Settings[Any], spec: Spec, arrays: dict[str, np.ndarra
                 f"the algorithm {settings.algorithm} does not describe its policy, so it cannot be exported: give its "
                 "Algorithm a function network(policy_params) that returns the layers of exploit; see docs/extend.md."
             )
-        return algorithm.network(jax.device_get(policy))
+        network = algorithm.network(jax.device_get(policy))
+        return [Normalise(normaliser.mean, normaliser.scale, CLIP), *network] if normaliser else network
 
-    return LoadedPolicy(lambda obs: np.asarray(exploit(policy, obs)), layers)
+    return LoadedPolicy(act, layers)
 
 
 def to_arrays(tree: Any) -> dict[str, np.ndarray]:

@@ -20,6 +20,7 @@ from smrl.randomness import Purpose, at, key
 from smrl.settings import Settings
 from smrl.statistics import sample_sd
 from smrl.training.evaluator import Evaluator, logger
+from smrl.training.normaliser import Statistics
 from smrl.types import Algorithm, Array
 
 PAIRS, PER_EPISODE = 1_000, 350
@@ -62,19 +63,28 @@ class BiasEstimator:
         self._sample = jax.jit(sample)
         self._temperature = algorithm.temperature or (lambda state: jnp.zeros(()))
 
-    def __call__(self, state: Any, step: int, halt: Callable[[], bool] = lambda: False) -> dict[str, float] | None:
+    def __call__(
+        self,
+        state: Any,
+        step: int,
+        statistics: Statistics | None = None,
+        halt: Callable[[], bool] = lambda: False,
+    ) -> dict[str, float] | None:
         """Return mean and standard deviation of the normalised bias; None if ``halt`` returns True on the way.
 
-        By the original rule α is 0.2 and |mean G| counts as at least 10.
+        By the original rule α is 0.2 and |mean G| counts as at least 10. Where the agent learns from normalised
+        observations and rewards (``statistics``), Q is that of the former and G that of the latter.
         """
         alpha = ORIGINAL_ALPHA if self.original else float(self._temperature(state))
+        factor = self.reward_scale * (statistics.reward_factor if statistics else 1.0)
         calls, episodes = 0, 0
         expected, found = list[float](), list[float]()
         while len(found) < PAIRS:
             seen: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # action, log π and Q of every step
 
             def act(obs: np.ndarray, seen: list[Any] = seen, calls: int = calls) -> np.ndarray:
-                seen.append(jax.device_get(self._sample(state, obs, step, calls + len(seen))))
+                observed = statistics.observe(obs) if statistics else obs
+                seen.append(jax.device_get(self._sample(state, observed, step, calls + len(seen))))
                 return np.asarray(seen[-1][0])
 
             played = self.evaluator(act, episodes, halt)
@@ -83,7 +93,7 @@ class BiasEstimator:
             for env, rewards in enumerate(played.rewards):
                 log_probs = [float(log_prob[env]) for _, log_prob, _ in seen[: len(rewards)]]
                 expected += [float(q[env]) for _, _, q in seen[: min(len(rewards), PER_EPISODE)]]
-                scaled = [self.reward_scale * reward for reward in rewards]
+                scaled = [factor * reward for reward in rewards]
                 found += soft_returns(scaled, log_probs, alpha, self.gamma)[:PER_EPISODE]
             calls, episodes = calls + len(seen), episodes + EPISODES
         bias, size = np.subtract(expected, found), float(abs(np.mean(found)))

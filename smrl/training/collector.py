@@ -11,6 +11,7 @@ from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.randomness import Purpose, Stream, environment_seed
 from smrl.settings import Settings
+from smrl.training.normaliser import Statistics
 
 Act = Callable[[np.ndarray, int], Any]  # observations of all environments, step → actions
 
@@ -36,9 +37,14 @@ class Collector:
         envs: Sequence[Environment],
         replay: Replay,
         check_interrupt: Callable[[], None] = lambda: None,
+        statistics: Statistics | None = None,
     ) -> None:
-        """``check_interrupt`` is called between the steps of a replayed episode; it may raise to stop there."""
+        """``check_interrupt`` is called between the steps of a replayed episode; it may raise to stop there.
+
+        ``statistics`` are updated by every round that is stored.
+        """
         self.settings, self.envs, self.replay, self.check_interrupt = settings, envs, replay, check_interrupt
+        self.statistics = statistics
         self.spec = envs[0].spec
         self._warm_up = Stream(settings.seed, Purpose.WARM_UP)
         self._ended, self._return_sum = 0, 0.0  # episodes since the mean was last taken, and the sum of their returns
@@ -56,6 +62,9 @@ class Collector:
                 self.episodes[index] = self._new_episode(env, following)
         actions = self._choose(act, step)
         results = [env.step(action) for env, action in zip(self.envs, actions, strict=True)]
+        if self.statistics:
+            _, rewards, *ends = zip(*results, strict=True)
+            self.statistics.update(self._observations(), np.array(rewards), np.any(ends, axis=0))
         for env, episode, action, result in zip(self.envs, self.episodes, actions, results, strict=True):
             next_obs, reward, terminated, truncated = result
             self.replay.add(episode.obs, action, self.settings.reward_scale * reward, next_obs, terminated, truncated)
@@ -101,6 +110,8 @@ class Collector:
                 "and the run will differ from one that was never interrupted."
             )
             self.replay.cut(index)
+            if self.statistics:
+                self.statistics.cut(index)
             following = 1 + max(fact["number"] for fact in facts)
             self.episodes.append(self._new_episode(env, following + index))
 
@@ -108,13 +119,16 @@ class Collector:
         settings = self.settings
         if step < settings.warmup and settings.warmup_actions == "uniform":
             return self.spec.action.random(self._warm_up.at(step), len(self.envs))
-        actions = np.asarray(act(np.array([episode.obs for episode in self.episodes]), step))
+        actions = np.asarray(act(self._observations(), step))
         if not np.isfinite(actions).all():
             raise SmrlError(
                 f"the policy's action at step {step + 1:,} is not finite: training has diverged; lower the learning "
                 "rates or the reuse."
             )
         return actions
+
+    def _observations(self) -> np.ndarray:
+        return np.array([episode.obs for episode in self.episodes])
 
     def _new_episode(self, env: Environment, number: int) -> Episode:
         seed = environment_seed(self.settings.seed, Purpose.EPISODE, number)

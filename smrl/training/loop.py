@@ -75,7 +75,7 @@ class Trainer:
         learn_every = self.agent.algorithm.learn_every
         self.clock = Clock(settings.envs, settings.action_repeat, settings.warmup, learn_every)
         self.replay = replay_of(settings, spec, directory.path, progress.notify)
-        self.collector = Collector(settings, envs, self.replay, signals.check_interrupt)
+        self.collector = Collector(settings, envs, self.replay, signals.check_interrupt, self.agent.statistics)
         self.writer = self._open(Writer(directory.checkpoint, self.replay))
         saved = checkpoint.load(directory.checkpoint, progress.notify, self.replay)
         self.step = saved.step if saved else 0
@@ -163,7 +163,7 @@ class Trainer:
             where = f"the checkpoint at step {saved.step:,} of {self.run.path}"
             raise SmrlError(f"{where} does not hold the episodes of its environments ({in_words(error)}).") from error
         if best := saved.facts.get("best"):
-            arrays = {name: array for name, array in saved.arrays.items() if name.startswith("['best']")}
+            arrays = {name: array for name, array in saved.arrays.items() if name.startswith(("['best']", "best."))}
             self.best = Best(best["mean"], best["step"], arrays)
 
     def _evaluate(self) -> str | None:
@@ -173,7 +173,7 @@ class Trainer:
             episodes = self._evaluator(self.agent.exploit, halt=halt)
             bias: dict[str, float] | None = {}
             if self.clock.is_due(self.step, self.settings.bias_every):
-                bias = self._bias(self.agent.state.algorithm, self.step, halt=halt)
+                bias = self._bias(self.agent.state.algorithm, self.step, self.agent.statistics, halt)
         except EnvironmentFault as fault:
             if halt():
                 return self.signals.name

@@ -23,6 +23,7 @@ from smrl.smr.rules import Schedule, rule_of
 from smrl.training.bias import diagnostics
 from smrl.training.loop import Callbacks, Trainer
 from smrl.training.memory_budget import refuse_large_networks, refuse_too_large
+from smrl.training.normaliser import statistics_of
 from smrl.training.progress import Progress, Unfailing
 from smrl.training.run import Run
 from smrl.training.signals import Interrupted, SignalHandler
@@ -112,8 +113,9 @@ def cost_of_reuse(settings: Settings[Any]) -> str | None:
 
 
 def _refuse_unfit(settings: Settings[Any], spec: Spec) -> None:
-    """Refuse an algorithm that does not support the environment or a diagnostic, and sizes that exceed the memory."""
+    """Refuse an algorithm, normalisation or diagnostic that is unfit for the environment, and sizes beyond memory."""
     algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
+    statistics_of(settings, spec)
     refuse_too_large(settings, spec, algorithm.rounds * settings.fresh_batches)
     refuse_large_networks(jax.eval_shape(algorithm.init, key(settings.seed, Purpose.INITIALISE)))
     if settings.bias_every:

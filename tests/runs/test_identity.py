@@ -151,10 +151,14 @@ def test_words_lose_no_digits(value: float) -> None:
         assert "e" not in text
 
 
-def test_missing_setting_equals_none() -> None:
+def test_missing_setting_equals_none_and_false() -> None:
     old = {"algorithm": "sac", "env": "Hopper-v4", "reuse": "10", "seed": 0, "steps": 10, "hyper": {"tau": 0.01}}
-    assert canonical(old) == canonical(old | {"max_episode_steps": None})
-    assert canonical(old) != canonical(old | {"max_episode_steps": 100})
+    unused = old | {"max_episode_steps": None, "normalise_observations": False}
+    assert canonical(old) == canonical(unused)
+    assert varying([old, unused]) == []
+    for used in ({"max_episode_steps": 100}, {"max_episode_steps": 0}, {"normalise_observations": True}):
+        assert canonical(old) != canonical(old | used), used
+        assert varying([old, old | used]) == list(used)
 
 
 def test_title() -> None:

@@ -23,6 +23,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "Pendulum-v1": (
         *("sac", "Pendulum-v1", "--reuse", "2:150,3", "--steps", "500", "--warmup", "100"),
         *("--fresh-batches", "2", "--reset-every", "120", "--layer-norm", "--dropout", "0.05", "--bias-every", "100"),
+        *("--normalise-observations", "--normalise-rewards"),
     ),
     "Hopper-v4": ("td3", "Hopper-v4", "--reuse", "2", "--steps", "700", "--warmup", "200", "--capacity", "300"),
 }

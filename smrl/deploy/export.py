@@ -125,7 +125,10 @@ def compare(
         low, high = (bound.astype(np.float64) for bound in description.spec.action.bounds)
         reach = ((high - low) / 2).reshape(description.action_shape)
         differences = np.abs(actions.astype(np.float64) - wanted) / reach
-        differences = np.where(np.isnan(differences), np.inf, differences).reshape(len(wanted), -1).max(axis=1)
+        differences = np.where(np.isnan(differences), np.inf, differences)
+        if np.finfo(wanted.dtype).eps > TOLERANCE:  # float16: rounding to the nearest one may go either way
+            differences[np.abs(actions - wanted) <= np.spacing(np.abs(wanted))] = 0
+        differences = differences.reshape(len(wanted), -1).max(axis=1)
     else:
         differences = (actions != wanted).astype(np.float64)
     (rows,) = np.nonzero(differences > TOLERANCE)

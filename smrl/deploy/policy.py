@@ -21,12 +21,24 @@ FUNCTIONS: dict[str, Any] = {
 }
 
 
+def normalise(x: Any, mean: Any, scale: Any, limit: float) -> Any:
+    """Normalise observations by the statistics of the training."""
+    with np.errstate(over="ignore"):  # what overflows is clipped
+        return np.clip((x - mean) * scale, -limit, limit)
+
+
 def convolution(x: Any, weights: Any, bias: Any, stride: int) -> Any:
     """Convolve images (…, height, width, channels) without padding."""
     side, _, channels, filters = weights.shape
-    windows = sliding_window_view(x, (side, side), axis=(-3, -2))[..., ::stride, ::stride, :, :, :]
-    patches = np.moveaxis(windows, -3, -1).reshape(*windows.shape[:-3], side * side * channels)
-    return patches @ weights.reshape(-1, filters) + bias
+    *leading, height, width, _ = x.shape
+    rows, columns, run = (height - side) // stride + 1, (width - side) // stride + 1, side * channels
+    # A row of a window is contiguous, so that windows are copied and multiplied row by row.
+    windows = sliding_window_view(x.reshape(*leading, height, -1), run, axis=-1)[..., :: stride * channels, :]
+    y = np.zeros((*leading, rows, columns, filters), x.dtype)
+    for k in range(side):
+        part = windows[..., k : k + stride * (rows - 1) + 1 : stride, :, :]
+        y += (part.reshape(-1, run) @ weights[k].reshape(run, filters)).reshape(y.shape)
+    return y + bias
 
 
 def layer_norm(x: Any, scale: Any, bias: Any, epsilon: float) -> Any:
@@ -51,7 +63,7 @@ def best_actor(x: Any, actors: Any, **critics: Any) -> Any:
 LAYERS: dict[str, Any] = {
     "flatten": lambda x, axes: x.reshape(*x.shape[:-axes], -1),
     "pad": lambda x, zeros: np.concatenate([x, np.zeros((*x.shape[:-1], zeros), x.dtype)], -1),
-    "normalise": lambda x, mean, scale, limit: np.clip((x - mean) * scale, -limit, limit),
+    "normalise": normalise,
     "image": lambda x, centre: x.astype(np.float32) / 255 - centre,
     "dense": lambda x, weights, bias: x @ weights + bias,
     "convolution": convolution,

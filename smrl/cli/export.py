@@ -12,7 +12,7 @@ from smrl.training.run import load
 
 @dataclass(frozen=True)
 class Export:
-    """Write the greedy policy of a run to a folder, for use without smrl and JAX, and compare it with the run's."""
+    """Write a run's greedy policy for programs without JAX, and compare both."""
 
     run: Path
     """Folder of the run, such as runs/Hopper-v4/sac-reuse10/seed0."""

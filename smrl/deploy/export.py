@@ -14,7 +14,7 @@ from smrl.deploy import c_header, numpy_policy, onnx_model, safetensors_file
 from smrl.deploy.description import Description, describe_policy
 from smrl.deploy.observations import EnvironmentFacts, draw, environment_facts
 from smrl.deploy.policy import Network
-from smrl.errors import SmrlError, nearest, require
+from smrl.errors import SmrlError, nearest, require, short_repr
 from smrl.layers import Argmax, BestActor
 from smrl.plugins import UserCode, in_words
 from smrl.runs.atomic import discard, sync, writing
@@ -77,7 +77,7 @@ class Exported:
 
 def export(run: "Run", path: Path, to: str, best: bool) -> Exported:
     """Write a run's policy to a folder; see `smrl.training.run.Run.export`."""
-    require(to in TARGETS, f"there is no target {to!r} among {', '.join(TARGETS)}{nearest(to, TARGETS)}")
+    require(to in TARGETS, f"there is no target {short_repr(to)} among {', '.join(TARGETS)}{nearest(to, TARGETS)}")
     _refuse_other_files(path)
     target, policy = TARGETS[to], run.best_policy if best else run.policy
     description = _describe(run, policy)
@@ -94,11 +94,8 @@ def export(run: "Run", path: Path, to: str, best: bool) -> Exported:
             act, checked_by = target.load(new, description)
             difference, ties = compare(description, observations, wanted, _actions(act, observations))
             done = Exported(path, to, policy.step, OBSERVATIONS, from_replay, difference, ties, checked_by)
-            require(
-                difference <= TOLERANCE,
-                f"the export differs from the policy by {difference:.1e}, more than {TOLERANCE:g}, so it was not "
-                f"kept; checked by {checked_by}. Export to another target, and report this with the run's config.json.",
-            )
+            if difference > TOLERANCE:
+                raise _difference(done, description, observations, wanted)
             contract = _contract(run, description, facts, done, best) | _examples(observations, wanted)
             _write_contract(new / CONTRACT, contract)
             _put_into_place(new, path)
@@ -165,6 +162,22 @@ def _faulty_network(algorithm: str, error: BaseException) -> BaseException:
         return error
     return SmrlError(
         f"network of the algorithm {algorithm} does not describe a policy ({in_words(error)}); see docs/extend.md."
+    )
+
+
+def _difference(done: Exported, description: Description, observations: np.ndarray, wanted: np.ndarray) -> SmrlError:
+    """Return the error about an export that differs from its policy: the fault of the target or of the algorithm."""
+    network = Network(*description.described)
+
+    def act(obs: np.ndarray) -> np.ndarray:
+        return network(obs).astype(wanted.dtype).reshape(-1, *wanted.shape[1:])
+
+    is_described = compare(description, observations, wanted, _actions(act, observations))[0] <= TOLERANCE
+    who = f"network of the algorithm {description.settings['algorithm']} describes"
+    advice = "export to another target, and report this" if is_described else f"{who} another policy: correct it"
+    return SmrlError(
+        f"the export differs from the policy by {done.difference:.1e}, more than {TOLERANCE:g}, so it was not kept "
+        f"(checked by {done.checked_by}); {advice}."
     )
 
 

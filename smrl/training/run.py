@@ -150,7 +150,7 @@ class Run:
             raise SmrlError(f"{self.path} has no checkpoint yet; train it first.")
         require(
             not best or saved.facts["best"] is not None,
-            f"{self.path} has kept no best policy; evaluate the newest one, or train it further.",
+            f"{self.path} has kept no best policy; use the newest one, or train it further.",
         )
         step = saved.facts["best"]["step"] if best else saved.step
         return Policy(spec, *load_policy(self.settings, spec, saved.arrays, best), step)

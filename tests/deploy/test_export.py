@@ -4,14 +4,17 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from untrained_runs import IMAGES, SMALL, write_untrained
 
 import smrl
+from smrl.algorithms import registry
 from smrl.deploy import numpy_policy, onnx_model
 from smrl.deploy.description import Description
 from smrl.deploy.export import FILES, TARGETS, TOLERANCE, Target, compare
@@ -19,7 +22,7 @@ from smrl.errors import SmrlError
 from smrl.layers import Argmax, Dense
 from smrl.runs import checkpoint
 from smrl.runs.config import checksum
-from smrl.types import ArraySpec, Continuous, Discrete, Entry, Spec
+from smrl.types import Algorithm, ArraySpec, Continuous, Discrete, Entry, Spec
 
 DICT = Spec(
     ArraySpec((9,)),
@@ -210,7 +213,7 @@ def test_a_wrong_export_is_not_kept(pendulum: smrl.Run, tmp_path: Path, monkeypa
     pendulum.export(tmp_path / "policy")
     before = {path.name: path.read_bytes() for path in (tmp_path / "policy").iterdir()}
     monkeypatch.setitem(TARGETS, "numpy", Target((), TARGETS["numpy"].write, wrong))
-    with pytest.raises(SmrlError, match=r"differs from the policy by 5\.0e-05, more than 1e-05, so it was not kept"):
+    with pytest.raises(SmrlError, match=r"by 5\.0e-05, more than 1e-05, so it was not kept .* to another target"):
         pendulum.export(tmp_path / "policy")
     assert {path.name: path.read_bytes() for path in (tmp_path / "policy").iterdir()} == before
     assert list(tmp_path.iterdir()) == [tmp_path / "policy"]
@@ -262,6 +265,58 @@ def test_damaged_rows_are_not_used(tmp_path: Path) -> None:
     assert run.export(tmp_path / "policy").from_replay == 1, "that of the tail"
     shutil.rmtree(run.path / "checkpoint" / "replay")
     assert run.export(tmp_path / "policy").from_replay == 1
+
+
+# Custom algorithms
+
+
+@dataclass(frozen=True)
+class Config:
+    """Hyperparameters of an algorithm without any."""
+
+
+def linear(network: Callable[[Any], Any] | None) -> Callable[[Config, Spec], Algorithm[Any]]:
+    """Return an algorithm whose policy is W · obs, with its description."""
+
+    def make(config: Config, spec: Spec) -> Algorithm[Any]:
+        def exploit(params: Any, obs: Any) -> Any:
+            return jnp.asarray(obs) @ params
+
+        unused: Any = None
+        return Algorithm(lambda key: jnp.ones((3, 1)) / 20, unused, unused, exploit, network=network)
+
+    make.__annotations__ = {"config": Config, "spec": Spec}
+    return make
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (None, r"linear does not describe its policy.*give its Algorithm a function network.*docs/extend\.md"),
+        (lambda params: [lambda x: x @ params], r"must return layers of smrl\.layers"),
+        (lambda params: [], r"must return layers of smrl\.layers"),
+        (lambda params: 3, r"does not describe a policy \(TypeError"),
+        (lambda params: [Dense(params.T, np.zeros(1, np.float32))], r"does not describe a policy \(ValueError: matmul"),
+        (
+            lambda params: [Dense(1.01 * params, np.zeros(1, np.float32))],
+            "network of the algorithm linear describes another policy: correct it",
+        ),
+        (lambda params: [Dense(params, np.zeros(1, np.float32))], None),
+    ],
+)
+def test_custom_algorithms(
+    network: Callable[[Any], Any] | None, message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    smrl.register("linear", linear(network))
+    run = write_untrained(tmp_path / "run", "linear", "mine", Spec(ArraySpec((3,)), Continuous(1)))
+    for target in ("numpy", "c"):
+        if message is None:
+            run.export(tmp_path / "policy", to=target)
+        else:
+            with pytest.raises(SmrlError, match=message):
+                run.export(tmp_path / "policy", to=target)
+            assert not (tmp_path / "policy").exists()
 
 
 # Refusals

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, TypeVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Meta
 
 from smrl.errors import SmrlError, require, short_repr
+from smrl.layers import Layer, Rescale
 
 if TYPE_CHECKING:
     from jax import Array as Array
@@ -84,6 +85,14 @@ class Continuous:
         low, high = self.low or (-1.0,) * self.size, self.high or (1.0,) * self.size
         return np.array(low, self.dtype), np.array(high, self.dtype)
 
+    @property
+    def rescale(self) -> Rescale | None:
+        """Return the layer that maps [-1, 1] to the bounds; None where these are ±1."""
+        low, high = self.bounds
+        if (low == -1).all() and (high == 1).all():
+            return None
+        return Rescale(reach=(high - low) / 2, centre=(low + high) / 2, low=low, high=high)
+
     def random(self, generator: np.random.Generator, count: int) -> np.ndarray:
         """Draw ``count`` uniformly random actions."""
         return generator.uniform(-1, 1, (count, self.size)).astype(np.float32)
@@ -94,11 +103,11 @@ class Continuous:
         >>> Continuous(3, low=(0, -2, 0), high=(4, 2, 10)).decoder()(np.float32([-1, 0, 1]))
         array([ 0.,  0., 10.], dtype=float32)
         """
-        low, high = self.bounds
         shape = (self.size,) if self.shape is None else self.shape
-        if (low == -1).all() and (high == 1).all():
+        rescale = self.rescale
+        if rescale is None:
             return lambda action: action.astype(self.dtype).reshape((*action.shape[:-1], *shape))
-        centre, reach = (low + high) / 2, (high - low) / 2
+        reach, centre, low, high = rescale.reach, rescale.centre, rescale.low, rescale.high
 
         def decode(action: np.ndarray) -> np.ndarray:
             # Rounding may exceed a bound by one bit, and some environments assert that actions are in bounds.
@@ -226,8 +235,8 @@ def _unchanged(state: State, context: UpdateContext) -> State:
 class Algorithm(Generic[State]):
     """A bundle of pure functions. Observations and actions have a leading batch axis.
 
-    The last three functions of the state serve diagnostics (estimation bias, TD error). An algorithm without them
-    trains; asking such an algorithm for a diagnostic raises an error.
+    The last three functions of the state serve diagnostics (estimation bias, TD error), and ``network`` serves `smrl
+    export`. An algorithm without them trains; asking such an algorithm for a diagnostic or an export raises an error.
     """
 
     init: Callable[[Key], State]
@@ -242,3 +251,4 @@ class Algorithm(Generic[State]):
     q_values: Callable[[State, Any, Array], Array] | None = None  # state, obs, action → (critics, batch)
     policy_sample: Callable[[State, Any, Key], tuple[Array, Array]] | None = None  # state, obs, key → action, log π
     temperature: Callable[[State], Array] | None = None  # state → weight α of the entropy; None where there is none
+    network: Callable[[Any], Sequence[Layer]] | None = None  # policy_params as NumPy arrays → the layers of exploit

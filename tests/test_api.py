@@ -63,6 +63,9 @@ CALLS: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
     "play video": (lambda value: smrl.play(RUN, value), set()),
     "play episodes": (lambda value: smrl.play(RUN, VIDEO, value), {"number"}),
     "play best": (lambda value: smrl.play(RUN, VIDEO, best=value), {"truth"}),
+    "export path": (lambda value: RUN.export(value), set()),
+    "export to": (lambda value: RUN.export("policy", to=value), set()),
+    "export best": (lambda value: RUN.export("policy", best=value), {"truth"}),
     "register name": (lambda value: smrl.register(value, nothing), set()),  # type: ignore[arg-type]
     "register preset": (lambda value: smrl.register(value, PRESET), {"unknown", "path", "half a reference"}),
     "register what": (lambda value: smrl.register("mine", value), set()),

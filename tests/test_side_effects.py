@@ -54,6 +54,7 @@ watch("policy", lambda: run.policy([0.0, 0.0, 0.0]))
 watch("best_policy", lambda: run.best_policy([0.0, 0.0, 0.0]))
 watch("evaluate", lambda: smrl.evaluate(run, 1))
 watch("play", lambda: smrl.play(run, video))
+watch("export", lambda: [run.export(video + to, to) for to in ("numpy", "onnx", "c", "safetensors")])
 learn = watch("reuse", lambda: smrl.reuse(lambda state, batch, key: (state + batch, {}), times=3))
 watch("learn", lambda: learn(jnp.zeros(2), jnp.ones(2), jax.random.key(0)))
 print(json.dumps(changes))
@@ -78,5 +79,5 @@ def changes(*arguments: object) -> dict[str, list[str]]:
 
 def test_library_calls_change_nothing_in_the_host_process(run: smrl.Run, tmp_path: Path) -> None:
     found = changes(run.path, tmp_path / "play.mp4")
-    calls = ("import", "load", "policy", "best_policy", "evaluate", "play", "reuse", "learn")
+    calls = ("import", "load", "policy", "best_policy", "evaluate", "play", "export", "reuse", "learn")
     assert found == {call: [] for call in calls}

@@ -223,6 +223,7 @@ class DeterministicActorCritic:
             policy_params=lambda state: state.actor.params,
             q_values=self.q_values,
             policy_sample=self.policy_sample,
+            network=self.actor.network,
         )
 
 
@@ -280,6 +281,7 @@ class SoftActorCritic:
             q_values=q_values or (lambda state, obs, action: self.critics(state.critics.params, obs, action)),
             policy_sample=lambda state, obs, key: self.actor.sample(state.actor.params, obs, key),
             temperature=lambda state: jnp.exp(state.log_alpha.params),
+            network=self.actor.network,
         )
 
 

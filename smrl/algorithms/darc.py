@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from smrl import layers
 from smrl.algorithms.common import (
     ActorCriticConfig,
     gaussian_noise,
@@ -138,6 +139,16 @@ def darc(config: DARC, spec: Spec) -> Algorithm[State]:
     def policy_params(state: State) -> tuple[Params, Params]:
         return state.actors.params, state.critics.params
 
+    def network(policy: tuple[Params, Params]) -> list[layers.Layer]:
+        actors, critics = policy
+        return [
+            layers.BestActor(
+                tuple(actor.network(pick(actors, k)) for k in (0, 1)),
+                tuple(critic.network(params) for params in both(critics)),
+                own_critic=config.acting == "own-critic",
+            )
+        ]
+
     return Algorithm(
         init=init,
         update=update,
@@ -147,6 +158,7 @@ def darc(config: DARC, spec: Spec) -> Algorithm[State]:
         rounds=2,
         q_values=lambda state, obs, action: two_critics(both(state.critics.params), jnp.asarray(obs), action),
         policy_sample=lambda state, obs, key: without_entropy(exploit(policy_params(state), obs)),
+        network=network,
     )
 
 

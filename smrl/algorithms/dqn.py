@@ -16,10 +16,11 @@ import jax.numpy as jnp
 
 from smrl.algorithms.common import EncoderConfig, require_discrete_actions, without_entropy
 from smrl.errors import require
+from smrl.layers import Argmax, Layer
 from smrl.nn.losses import bellman, squared_error
-from smrl.nn.networks import MLP
+from smrl.nn.networks import MLP, mlp_layers
 from smrl.nn.optimiser import TrainState, apply_gradient
-from smrl.nn.vision import ImageEncoder, require_large_enough
+from smrl.nn.vision import ImageEncoder, encoder_layers, require_large_enough
 from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import Count, Share, Sizes
 
@@ -79,6 +80,13 @@ class Network(nn.Module):
         return MLP((*config.hidden, self.actions), activation=config.activation)(features)
 
 
+def greedy_layers(config: DQN, params: Params) -> list[Layer]:
+    """Return the layers of arg max_a Q(s, a)."""
+    parts = params["params"]
+    features = encoder_layers(parts["Encoder_0"], config.strides) if "Encoder_0" in parts else []
+    return [*features, *mlp_layers(parts["MLP_0"], config.activation), Argmax()]
+
+
 def dqn(config: DQN, spec: Spec) -> Algorithm[State]:
     """Make DQN for an environment."""
     actions = require_discrete_actions(spec, "DQN")
@@ -130,4 +138,5 @@ def dqn(config: DQN, spec: Spec) -> Algorithm[State]:
         learn_every=config.learn_every,
         q_values=lambda state, obs, action: q_value(state.critics.params, jnp.asarray(obs), action)[None],
         policy_sample=lambda state, obs, key: without_entropy(exploit(state.critics.params, obs)),
+        network=lambda params: greedy_layers(config, params),
     )

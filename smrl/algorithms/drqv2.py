@@ -16,14 +16,16 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from smrl import layers
 from smrl.algorithms.common import AugmentationConfig, require_images_and_continuous_actions, without_entropy
 from smrl.nn.losses import bellman, squared_error
-from smrl.nn.networks import MLP, Activation, orthogonal
+from smrl.nn.networks import LAYER_NORM_EPSILON, MLP, Activation, mlp_layers, norm_layer, orthogonal
 from smrl.nn.optimiser import TrainState, apply_gradient, polyak_update
-from smrl.nn.vision import ImageEncoder, require_large_enough
+from smrl.nn.vision import ImageEncoder, encoder_layers, require_large_enough
 from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import Count, NonNegative, PositiveShare, Size, Sizes
 
+CENTRE = 0.5  # brightness that is zero for the encoder
 LARGEST_ACTION = 1 - 1e-6
 
 
@@ -72,7 +74,7 @@ class Trunk(nn.Module):
 
     @nn.compact
     def __call__(self, h: Array) -> Array:
-        return jnp.tanh(nn.LayerNorm(epsilon=1e-5)(MLP((self.features,), orthogonal())(h)))
+        return jnp.tanh(nn.LayerNorm(epsilon=LAYER_NORM_EPSILON)(MLP((self.features,), orthogonal())(h)))
 
 
 class Actor(nn.Module):
@@ -86,6 +88,12 @@ class Actor(nn.Module):
     @nn.compact
     def __call__(self, h: Array) -> Array:
         return jnp.tanh(MLP((*self.hidden, self.action_size), orthogonal(), self.activation)(Trunk(self.features)(h)))
+
+    def network(self, params: Params) -> list[layers.Layer]:
+        """Return the layers of π."""
+        trunk, tanh = params["params"]["Trunk_0"], layers.Activation("tanh")
+        features = [*mlp_layers(trunk["MLP_0"], "relu"), norm_layer(trunk["LayerNorm_0"]), tanh]
+        return [*features, *mlp_layers(params["params"]["MLP_0"], self.activation), tanh]
 
 
 class Critics(nn.Module):
@@ -106,7 +114,7 @@ def drqv2(config: DrQv2, spec: Spec) -> Algorithm[State]:
     """Make DrQ-v2 for an environment."""
     action_size = require_images_and_continuous_actions(spec, "DrQ-v2")
     require_large_enough(spec.obs.shape, config.kernels, config.strides)
-    encoder = ImageEncoder(config.filters, config.kernels, config.strides, centre=0.5)
+    encoder = ImageEncoder(config.filters, config.kernels, config.strides, CENTRE)
     actor = Actor(config.features, config.actor_hidden, action_size, config.activation)
     critics = Critics(config.features, config.critic_hidden, config.activation)
     optimiser = config.optimiser()
@@ -172,6 +180,9 @@ def drqv2(config: DrQv2, spec: Spec) -> Algorithm[State]:
     def exploit(policy: tuple[Params, Params], obs: Array) -> Array:
         return actor.apply(policy[1], encoder.apply(policy[0], obs))
 
+    def network(policy: tuple[Params, Params]) -> list[layers.Layer]:
+        return [*encoder_layers(policy[0]["params"], config.strides, CENTRE), *actor.network(policy[1])]
+
     def policy_params(state: State) -> tuple[Params, Params]:
         return state.encoder.params, state.actor.params
 
@@ -188,4 +199,5 @@ def drqv2(config: DrQv2, spec: Spec) -> Algorithm[State]:
         learn_every=config.learn_every,
         q_values=q_values,
         policy_sample=lambda state, obs, key: without_entropy(exploit(policy_params(state), obs)),
+        network=network,
     )

@@ -23,10 +23,11 @@ from smrl.algorithms.common import (
     require_images_and_continuous_actions,
     soft_actor_critic,
 )
+from smrl.layers import Layer
 from smrl.nn.losses import bellman, squared_error
-from smrl.nn.networks import MLP, Initializer
+from smrl.nn.networks import MLP, Initializer, mlp_layers
 from smrl.nn.optimiser import TrainState, apply_gradient, polyak_update
-from smrl.nn.vision import ORTHOGONAL, ImageEncoder, require_large_enough
+from smrl.nn.vision import ORTHOGONAL, ImageEncoder, encoder_layers, require_large_enough
 from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import Size, Sizes
 
@@ -142,6 +143,11 @@ def sac_pixels(config: SACPixels, spec: Spec) -> Algorithm[State]:
         )
         return new_state, critic_metrics | actor_metrics | {"alpha": alpha}
 
+    def network(policy: tuple[Params, Params]) -> list[Layer]:
+        parts = policy[0]["params"]
+        features = [*encoder_layers(parts["Encoder_0"], config.strides), *mlp_layers(parts["MLP_0"], "relu")]
+        return [*features, *actor.network(policy[1])]
+
     def features(state: State, obs: Array) -> Array:
         return encoder.apply(state.encoder.params, obs)
 
@@ -155,4 +161,5 @@ def sac_pixels(config: SACPixels, spec: Spec) -> Algorithm[State]:
         q_values=lambda state, obs, action: critics(state.critics.params, features(state, obs), action),
         policy_sample=lambda state, obs, key: actor.sample(state.actor.params, features(state, obs), key),
         temperature=lambda state: jnp.exp(state.log_alpha.params),
+        network=network,
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 ALIASES = {"fresh_batches": ("--utd",), "output": ("-o",)}
-METAVARS = {"reuse": "M", "env": "ENVIRONMENT", "output": "FILE", "video": "FILE"}
+METAVARS = {"reuse": "M", "env": "ENVIRONMENT", "video": "FILE"}
 METAVARS_BY_TYPE = {bool: "True|False", int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 HELP = {"-h", "--help"}
 CONSTANTS = {"none": None, "true": True, "false": False}

@@ -19,6 +19,7 @@ GROUPS = {  # each command is the module of its name in this package, with a fun
         "report": "write a page, figures and tables; compare with published results",
         "evaluate": "measure the return of a trained policy",
         "play": "watch a trained policy in a window or as a video",
+        "export": "write a policy for NumPy, ONNX, C or safetensors",
     },
     "tools": {
         "check-env": "check an environment for common problems",
@@ -29,7 +30,15 @@ GROUPS = {  # each command is the module of its name in this package, with a fun
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 TAKE_MODULES = ("train", "compare", "reproduce", "check-env")  # commands in which users type module:name
-WRITE_FILES = ("train", "compare", "sweep", "report", "play", "reproduce")  # what they print is not their only result
+WRITE_FILES = (
+    "train",
+    "compare",
+    "sweep",
+    "report",
+    "play",
+    "export",
+    "reproduce",
+)  # what they print is not their only result
 
 USAGE = """\
 usage: smrl COMMAND …

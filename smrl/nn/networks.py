@@ -10,8 +10,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from smrl import kernels
+from smrl import kernels, layers
 from smrl.kernels.dense import Layers, relu, subset
+from smrl.layers import Layer
 from smrl.types import Array, Key, Params
 
 WeightInit = Callable[..., Array]  # key, shape → values
@@ -24,6 +25,7 @@ ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {
     "silu": nn.silu,
     "tanh": jnp.tanh,
 }
+LAYER_NORM_EPSILON = 1e-5  # as in PyTorch
 MIN_DRAWN = 2**16  # random numbers drawn at a time at least: the weights of a layer of 256 by 256
 Initializer = Callable[[int, bool], tuple[WeightInit, WeightInit]]  # fan-in, is last layer → kernel and bias
 
@@ -98,9 +100,27 @@ class MLP(nn.Module):
                 if self.dropout:
                     x = nn.Dropout(self.dropout, deterministic=not self.has_rng("dropout"))(x)
                 if self.layer_norm:
-                    x = nn.LayerNorm(epsilon=1e-5)(x)  # as in PyTorch
+                    x = nn.LayerNorm(epsilon=LAYER_NORM_EPSILON)(x)
                 x = ACTIVATIONS[self.activation](x)
         return x
+
+
+def mlp_layers(params: Params, activation: Activation) -> list[Layer]:
+    """Return the layers of an `MLP` with these parameters, without dropout."""
+    found: list[Layer] = []
+    count = sum(name.startswith("Dense_") for name in params)
+    for index in range(count):
+        found.append(layers.Dense(params[f"Dense_{index}"]["kernel"], params[f"Dense_{index}"]["bias"]))
+        if index + 1 < count:
+            if f"LayerNorm_{index}" in params:
+                found.append(norm_layer(params[f"LayerNorm_{index}"]))
+            found.append(layers.Activation(activation))
+    return found
+
+
+def norm_layer(params: Params) -> layers.LayerNorm:
+    """Return the layer of a LayerNorm."""
+    return layers.LayerNorm(params["scale"], params["bias"], LAYER_NORM_EPSILON)
 
 
 def is_perceptron(network: "MLP | Critic") -> bool:
@@ -149,6 +169,10 @@ class Critic(nn.Module):
         dense = params["params"]["MLP_0"]
         return [(dense[f"Dense_{index}"]["kernel"], dense[f"Dense_{index}"]["bias"]) for index in range(len(dense))]
 
+    def network(self, params: Params) -> list[Layer]:
+        """Return the layers that map (s, a), joined, to the value."""
+        return mlp_layers(params["params"]["MLP_0"], self.activation)
+
 
 class DeterministicActor(nn.Module):
     """π(s) = tanh(f(s))."""
@@ -161,6 +185,10 @@ class DeterministicActor(nn.Module):
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         return jnp.tanh(MLP((*self.hidden, self.action_size), self.initializer, self.activation)(obs))
+
+    def network(self, params: Params) -> list[Layer]:
+        """Return the layers of π."""
+        return [*mlp_layers(params["params"]["MLP_0"], self.activation), layers.Activation("tanh")]
 
 
 class GaussianActor(nn.Module):
@@ -187,6 +215,13 @@ class GaussianActor(nn.Module):
     def mode(self, params: Params, obs: Array) -> Array:
         """Return the greedy action, the tanh of the mean."""
         return jnp.tanh(self.apply(params, obs)[0])
+
+    def network(self, params: Params) -> list[Layer]:
+        """Return the layers of `mode`; the half of the last layer that computes the deviations is left out."""
+        *hidden, last = mlp_layers(params["params"]["MLP_0"], self.activation)
+        assert isinstance(last, layers.Dense)
+        mean = layers.Dense(last.weights[:, : self.action_size], last.bias[: self.action_size])
+        return [*hidden, mean, layers.Activation("tanh")]
 
 
 def sample_tanh_gaussian(mean: Array, log_std: Array, key: Key, floor: float = 0.0) -> tuple[Array, Array]:

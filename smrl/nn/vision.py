@@ -8,8 +8,9 @@ import jax.numpy as jnp
 
 from smrl.errors import require
 from smrl.kernels import convolutions
+from smrl.layers import Activation, Convolution, Flatten, Image, Layer
 from smrl.nn.networks import Initializer, orthogonal
-from smrl.types import Array, Key
+from smrl.types import Array, Key, Params
 
 ORTHOGONAL = orthogonal(2**0.5)
 
@@ -33,6 +34,15 @@ class ImageEncoder(nn.Module):
             for index, (filters, kernel) in enumerate(zip(self.filters, self.kernels, strict=True))
         ]
         return convolutions(x, layers, self.strides).reshape(len(x), -1)
+
+
+def encoder_layers(params: Params, strides: Sequence[int], centre: float = 0.0) -> list[Layer]:
+    """Return the layers of an `ImageEncoder` with these parameters."""
+    found: list[Layer] = [Image(centre)]
+    for index, stride in enumerate(strides):
+        conv = params[f"Conv_{index}"]
+        found += [Convolution(conv["kernel"], conv["bias"], stride), Activation("relu")]
+    return [*found, Flatten()]
 
 
 class Conv(nn.Module):

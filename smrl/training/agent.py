@@ -2,8 +2,8 @@
 
 import contextlib
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ import numpy as np
 
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
+from smrl.layers import Layer, Normalise
 from smrl.memory.replay import Replay
 from smrl.nn.networks import MEMBERS
 from smrl.randomness import Purpose, Stream, at, key
@@ -19,7 +20,7 @@ from smrl.smr.loop import AgentState, initial_state, learner
 from smrl.smr.rules import rule_of
 from smrl.training.clock import Moment
 from smrl.training.memory_budget import refuse_large_networks
-from smrl.training.normaliser import load_normaliser, statistics_of
+from smrl.training.normaliser import CLIP, load_normaliser, statistics_of
 from smrl.types import Array, Key, Metrics, Spec, Transition
 
 METRICS_BUFFER = 100  # metrics kept on the device before they are read back, so that a GPU is rarely waited for
@@ -142,10 +143,15 @@ class Agent:
             self._sums[name] = (total + float(known.sum()), count + known.size)
 
 
-def load_policy(
-    settings: Settings[Any], spec: Spec, arrays: dict[str, np.ndarray], best: bool = False
-) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the greedy policy of a checkpoint, (batch, *obs) → (batch, *action): the newest, or the best so far."""
+class LoadedPolicy(NamedTuple):
+    """The greedy policy of a checkpoint."""
+
+    act: Callable[[np.ndarray], np.ndarray]  # (batch, *obs) → (batch, *action)
+    layers: Callable[[], Sequence[Layer]]  # the same as layers; raises SmrlError if its algorithm does not describe it
+
+
+def load_policy(settings: Settings[Any], spec: Spec, arrays: dict[str, np.ndarray], best: bool = False) -> LoadedPolicy:
+    """Return the greedy policy of a checkpoint: the newest, or the best so far."""
     algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
     state = jax.eval_shape(algorithm.init, key(settings.seed, Purpose.INITIALISE))
     refuse_large_networks(state)
@@ -154,7 +160,20 @@ def load_policy(
     else:
         policy = algorithm.policy_params(from_arrays({"algorithm": state}, arrays)["algorithm"])
     exploit, normaliser = jax.jit(algorithm.exploit), load_normaliser(settings, spec, arrays, best)
-    return lambda obs: np.asarray(exploit(policy, normaliser(obs) if normaliser else obs))
+
+    def act(obs: np.ndarray) -> np.ndarray:
+        return np.asarray(exploit(policy, normaliser(obs) if normaliser else obs))
+
+    def layers() -> Sequence[Layer]:
+        if algorithm.network is None:
+            raise SmrlError(
+                f"the algorithm {settings.algorithm} does not describe its policy, so it cannot be exported: give its "
+                "Algorithm a function network(policy_params) that returns the layers of exploit; see docs/extend.md."
+            )
+        network = algorithm.network(jax.device_get(policy))
+        return [Normalise(normaliser.mean, normaliser.scale, CLIP), *network] if normaliser else network
+
+    return LoadedPolicy(act, layers)
 
 
 def to_arrays(tree: Any) -> dict[str, np.ndarray]:

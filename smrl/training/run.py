@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from smrl.deploy.export import Exported, export
 from smrl.envs.environment import Environment
 from smrl.envs.make import Raw, make
 from smrl.errors import SmrlError, require, short_repr
+from smrl.layers import Layer
 from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
 from smrl.runs.records import Record, read_run
@@ -32,6 +34,8 @@ class Policy:
 
     spec: Spec
     act: Callable[[np.ndarray], np.ndarray]  # (batch, *obs) → (batch, *action), in the algorithm's units
+    layers: Callable[[], Sequence[Layer]] = tuple  # the layers of ``act``
+    step: int = 0  # environment steps after which it was saved
 
     @cached_property
     def _decode(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -128,6 +132,15 @@ class Run:
         """
         return make_environment(self, env, render_mode).own
 
+    def export(self, path: str | Path, to: str = "numpy", best: bool = False) -> Exported:
+        """Write the newest policy, or the best so far, to a folder for use without smrl; see docs/deploy.md.
+
+        ``to`` is numpy, onnx, c or safetensors. What is written is compared with the policy before it takes its place.
+
+        >>> print(run.export("hopper", to="onnx"))                                # doctest: +SKIP
+        """
+        return export(self, convert("path", path, Path), convert("to", to, str), convert("best", best, bool))
+
     def _load_policy(self, best: bool) -> Policy:
         spec = Spec.from_json(self.config["spec"])
         directory = RunDirectory(self.path)
@@ -137,9 +150,10 @@ class Run:
             raise SmrlError(f"{self.path} has no checkpoint yet; train it first.")
         require(
             not best or saved.facts["best"] is not None,
-            f"{self.path} has kept no best policy; evaluate the newest one, or train it further.",
+            f"{self.path} has kept no best policy; use the newest one, or train it further.",
         )
-        return Policy(spec, load_policy(self.settings, spec, saved.arrays, best))
+        step = saved.facts["best"]["step"] if best else saved.step
+        return Policy(spec, *load_policy(self.settings, spec, saved.arrays, best), step)
 
 
 def require_run(run: Any) -> Run:

@@ -130,6 +130,8 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "no file to write": (("report", ".", "-o"), "-o/--output: expected at least one argument; see smrl report --help"),
     "an ending without a name": (("report", ".", "-o", ".html"), "name of a file to write must end .*, unlike '.html'"),
     "a value for a switch": (("list", "--presets", "x"), "unexpected argument 'x': .* see smrl list --help"),
+    "no run to export": (("export",), "required: RUN; see smrl export --help"),
+    "a folder that is no run to export": (("export", ".", "-o", "policy"), "is not a run"),
     "a number of episodes": (("evaluate", ".", "--episodes", "few"), "episodes must be a whole number .*, not 'few'"),
 }
 

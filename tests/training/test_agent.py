@@ -160,7 +160,7 @@ def test_saved_policies_act_as_the_agent_did() -> None:
     best, best_action = agent.policy_arrays(), agent.exploit(obs)
     agent.reset(step=1)
     arrays = agent.arrays() | best
-    newest, kept = (load_policy(agent.settings, vectors(3, 2), arrays, best=best) for best in (False, True))
+    newest, kept = (load_policy(agent.settings, vectors(3, 2), arrays, best=best).act for best in (False, True))
     np.testing.assert_array_equal(newest(obs), agent.exploit(obs))
     np.testing.assert_array_equal(kept(obs), best_action)
     assert not np.array_equal(newest(obs), kept(obs))

@@ -121,7 +121,7 @@ def test_training_evaluation_and_policies_agree(run: smrl.Run) -> None:
     padded = np.pad(obs, ((0, 0), (0, 2)))
     plain = dataclasses.replace(run.settings, normalise_observations=False)
     for policy, normaliser, is_best in ((run.policy, newest, False), (run.best_policy, best, True)):
-        bare = load_policy(plain, spec, arrays, is_best)
+        bare = load_policy(plain, spec, arrays, is_best).act
         np.testing.assert_array_equal(policy(obs), 2 * bare(normaliser(padded)))
 
 

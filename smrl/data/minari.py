@@ -136,5 +136,5 @@ def _pick(observations: Any, path: tuple[str, ...]) -> np.ndarray:
             observations = observations[int(key)] if isinstance(observations, tuple) else observations[key]
         except (LookupError, TypeError, ValueError):
             raise SmrlError(f"its observations have no entry {'.'.join(path)}.") from None
-    require(not isinstance(observations, dict | tuple), f"its observations have entries, {sorted(observations)!r:.80}.")
+    require(not isinstance(observations, dict | tuple), "its observations have several entries, the environment's not.")
     return np.asarray(observations)

@@ -1,0 +1,1 @@
+"""Export of trained policies to NumPy, ONNX, C and safetensors."""

@@ -20,7 +20,7 @@ from smrl.memory.replay import Replay
 from smrl.randomness import Purpose, key
 from smrl.runs import checkpoint
 from smrl.runs.atomic import save_arrays, sync, writing
-from smrl.runs.paths import DATA, START, RunDirectory
+from smrl.runs.paths import CONFIG, DATA, START, RunDirectory
 from smrl.runs.reading import load_arrays
 from smrl.settings import Settings
 from smrl.training.agent import shapes
@@ -43,11 +43,15 @@ def read_inputs(
     return inputs
 
 
-def keep_inputs(directory: RunDirectory, inputs: Mapping[str, Arrays]) -> dict[str, str]:
-    """Write the files of a run's inputs; return their checksums."""
+def keep_inputs(directory: RunDirectory, inputs: Mapping[str, Arrays], notify: Callable[[str], None]) -> dict[str, str]:
+    """Write the files of a run's inputs and return their checksums; warn if other seeds have started from others."""
     with writing(directory.path):
         checksums = {name: save_arrays(directory.path / name, arrays) for name, arrays in inputs.items()}
         sync(directory.path)
+    for file in sorted(directory.path.parent.glob(f"seed*/{CONFIG}")) if checksums else ():
+        config, _ = RunDirectory(file.parent).find_config()
+        if config is not None and config.get("inputs") != checksums:
+            notify(f"{file.parent} has started from other data or networks: what the settings name has changed since.")
     return checksums
 
 

@@ -82,7 +82,7 @@ def run_training(
             checksums = config.get("inputs", {})
         else:
             inputs = inputs or read_inputs(settings, spec, here, directory.path, progress.notify)
-            checksums = keep_inputs(directory, inputs)
+            checksums = keep_inputs(directory, inputs, progress.notify)
             del inputs
         config = directory.write_config(settings, spec, env_source, machine.threads(), platform, checksums)
         with writing(directory.checkpoint):

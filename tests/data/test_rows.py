@@ -53,9 +53,9 @@ def test_transitions_of_a_vector_task(arrays: Arrays) -> None:
     obs = made()["obs"].astype(np.float32)
     np.testing.assert_array_equal(batch.obs, obs[[0, 1, 2, 4, 5]])
     np.testing.assert_array_equal(batch.next_obs, obs[[1, 2, 3, 5, 6]])
-    np.testing.assert_array_equal(batch.action[:, 0], np.float32([-1, 0, 1, -0.5, 0.5]))
-    np.testing.assert_array_equal(batch.reward, np.float32([1, 2, 3, 4, 5]))
-    np.testing.assert_array_equal(batch.discount, np.float32([0.9, 0.9, 0, 0.9, 0.9]))
+    np.testing.assert_array_equal(batch.action[:, 0], np.array([-1, 0, 1, -0.5, 0.5], np.float32))
+    np.testing.assert_array_equal(batch.reward, np.array([1, 2, 3, 4, 5], np.float32))
+    np.testing.assert_array_equal(batch.discount, np.array([0.9, 0.9, 0, 0.9, 0.9], np.float32))
     assert {field.dtype for field in batch} == {np.dtype(np.float32)}
 
 
@@ -80,7 +80,7 @@ def test_rows_that_do_not_follow_one_another_end_windows() -> None:
 def test_rewards_are_scaled_and_sources_joined() -> None:
     first, second = rows_of(made(), scale=0.5), rows_of(made(reward=np.arange(10, 15)))
     batch = everything(join([first, second]))
-    np.testing.assert_array_equal(batch.reward, np.float32([0.5, 1, 1.5, 2, 2.5, 10, 11, 12, 13, 14]))
+    np.testing.assert_array_equal(batch.reward, np.array([0.5, 1, 1.5, 2, 2.5, 10, 11, 12, 13, 14], np.float32))
     np.testing.assert_array_equal(batch.next_obs[:5], batch.next_obs[5:])
 
 
@@ -90,7 +90,7 @@ def test_entries_are_joined_and_padded_as_the_environment_does() -> None:
     arrays = made(action=np.array([4, 5, 6, 4, 5])) | {"obs.goal": obs[:, :1], "obs.position.xy": obs[:, None, ::-1]}
     del arrays["obs"]
     batch = everything(rows_of(arrays, spec), spec)
-    np.testing.assert_array_equal(batch.obs[1], np.float32([2, 3, 2, 0, 0]))
+    np.testing.assert_array_equal(batch.obs[1], np.array([2, 3, 2, 0, 0], np.float32))
     assert batch.action.tolist() == [0, 1, 2, 0, 1]
     assert batch.action.dtype == np.int32
 
@@ -123,7 +123,7 @@ def test_stacks_of_frames_are_stored_by_frame_and_rebuilt() -> None:
         rows_of(made(obs=obs.astype(float)), spec)
 
 
-def changed(name: str, row: int, value: Any) -> Callable[[Arrays], None]:
+def changed(name: str, row: Any, value: Any) -> Callable[[Arrays], None]:
     def change(arrays: Arrays) -> None:
         arrays[name][row] = value
 

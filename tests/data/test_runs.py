@@ -12,6 +12,7 @@ from smrl.data.runs import find_runs, read_memory, scaled_rewards
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint
+from smrl.runs.atomic import save_arrays
 from smrl.runs.checkpoint import Saved
 from smrl.runs.paths import CHECKPOINT, CONFIG
 from smrl.types import ArraySpec, Continuous, Spec
@@ -25,7 +26,7 @@ def observed(spec: Spec, env: int, tick: int, first: int) -> np.ndarray:
     """Return the observation of an environment; a stack shows the tick before, or the first one twice."""
     value = 100 * env + tick
     if spec is VECTOR:
-        return np.float32([value])
+        return np.array([value], np.float32)
     before = value - 1 if tick > first else value
     return np.array([[[before % 256, value % 256]]] * 2, np.uint8)
 
@@ -68,7 +69,7 @@ def test_steps_of_every_environment_in_order(spec: Spec, only_complete: bool, ti
         assert batch.discount[index] == np.float32(0 if is_terminated else 0.9)
         if not is_terminated:
             np.testing.assert_array_equal(batch.next_obs[index], observed(spec, env, tick + 1, first))
-    np.testing.assert_array_equal(batch.reward, np.float32([2 * tick for _, tick in wanted]))
+    np.testing.assert_array_equal(batch.reward, np.array([2 * tick for _, tick in wanted], np.float32))
     np.testing.assert_array_equal(scaled_rewards(memory, 2.0), batch.reward)
     np.testing.assert_array_equal(scaled_rewards(memory, 1.0), batch.reward / 2)
     # With frames, the ring stores two more rows for the stacks of the oldest.
@@ -122,7 +123,7 @@ def test_links_and_values_out_of_bounds_are_refused(tmp_path: Path) -> None:
         "is not that of a run": ("successor_rows", arrays["successor_rows"] + 1),
     }
     for message, (name, values) in forged.items():
-        digest = checkpoint.save_arrays(newest / "tail.npz", arrays | {name: values})
+        digest = save_arrays(newest / "tail.npz", arrays | {name: values})
         checkpoint.write_manifest(newest, manifest | {"tail": digest})
         with pytest.raises(SmrlError, match=message):
             read_memory(run, LARGEST, print)

@@ -59,7 +59,8 @@ def write(run: "Run", path: Path, env: Any = None) -> WrittenDataset:
     from minari.dataset.minari_storage import MinariStorage
 
     memory = read_memory(run.path, sys.maxsize, logger.warning, only_complete=True)  # it has the size of its files
-    new = path.with_name(f".{path.name}.new")
+    place = path.absolute()  # Minari looks for the files of a relative path below that path
+    new = place.with_name(f".{place.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     with closing(run.make_env(env)) as own, writing(path, "or write the dataset to another place"):
         new.mkdir(parents=True)
@@ -88,7 +89,7 @@ def write(run: "Run", path: Path, env: Any = None) -> WrittenDataset:
                         "description": f"Replay memory of smrl: {title(memory.settings)}",
                     }
                 )
-            os.rename(new, path)
+            os.rename(new, place)
         except (AssertionError, NotImplementedError, TypeError, ValueError) as error:
             raise SmrlError(f"Minari cannot store the replay memory of {run.path} ({in_words(error)}).") from error
         finally:

@@ -4,6 +4,7 @@ import os
 import sys
 
 from smrl.cli.main import main
+from smrl.memory.mixed import MixedReplay
 from smrl.memory.replay import Replay
 from smrl.training.agent import Agent
 from smrl.training.clock import Moment
@@ -11,7 +12,7 @@ from smrl.training.clock import Moment
 learn = Agent.learn
 
 
-def learn_once(self: Agent, replay: Replay, moment: Moment) -> None:
+def learn_once(self: Agent, replay: Replay | MixedReplay, moment: Moment) -> None:
     """Make the first update and exit at once."""
     learn(self, replay, moment)
     os._exit(0)

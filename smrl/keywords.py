@@ -46,6 +46,12 @@ class Keywords(TypedDict, total=False):
     """Width and height in pixels of the images of dmc-pixels tasks and Atari games; by default 84."""
     capacity: int
     """Transitions that the replay memory holds."""
+    data: Sequence[str] | None
+    """Earlier data to learn from: minari:ID, a Minari dataset, an .npz file, a run or several; by default none."""
+    data_share: float | None
+    """Fraction of each batch that is drawn from the data; by default data and replay memory are drawn from as one."""
+    from_run: str | None
+    """Run whose networks and optimisers this one starts with, those of its newest checkpoint; by default new ones."""
     reset_every: int | None
     """Environment steps between two resets of the agent, which keep the replay memory; by default there are none."""
     eval_every: int

@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
+from smrl.memory.mixed import data_rows
 from smrl.memory.replay import Windows
 from smrl.smr.rules import Schedule, rule_of
 from smrl.validation import (
@@ -14,6 +15,7 @@ from smrl.validation import (
     Few,
     Index,
     Name,
+    Names,
     NonNegative,
     Positive,
     Seed,
@@ -74,6 +76,12 @@ class Settings(Generic[Hyper]):
     """Width and height in pixels of the images of dmc-pixels tasks and Atari games; by default 84."""
     capacity: Count = 1_000_000
     """Transitions that the replay memory holds."""
+    data: Names | None = None
+    """Earlier data to learn from: minari:ID, a Minari dataset, an .npz file, a run or several; by default none."""
+    data_share: Share | None = None
+    """Fraction of each batch that is drawn from the data; by default data and replay memory are drawn from as one."""
+    from_run: Name | None = None
+    """Run whose networks and optimisers this one starts with, those of its newest checkpoint; by default new ones."""
     reset_every: Count | None = None
     """Environment steps between two resets of the agent, which keep the replay memory; by default there are none."""
     eval_every: Count = 1_000
@@ -88,9 +96,12 @@ class Settings(Generic[Hyper]):
     """Hyperparameters of the algorithm."""
 
     def __post_init__(self) -> None:
+        # One source may be given as a text. It is no part of the type: msgspec crashes on Name | Names.
+        object.__setattr__(self, "data", (self.data,) if isinstance(self.data, str | Path) else self.data)
         validate(self)
         rule = rule_of(self.reuse)
         object.__setattr__(self, "reuse", str(rule if isinstance(rule, Schedule) else self.reuse))
+        self._check_data()
         require(
             self.bias_every is None or self.bias_every % self.eval_every == 0,
             f"bias_every must be a multiple of the {self.eval_every} steps between evaluations, not {self.bias_every}.",
@@ -104,6 +115,20 @@ class Settings(Generic[Hyper]):
             self.steps > self.warmup,
             f"{self.steps} steps are not more than the {self.warmup} of the warm-up, so nothing would be learned; "
             "raise --steps or lower --warmup.",
+        )
+
+    def _check_data(self) -> None:
+        for source in (source for source in self.data or () if list(self.data or ()).count(source) > 1):
+            raise SmrlError(f"data names {source} twice; name every source once.")
+        if self.data_share is None:
+            return
+        require(self.data is not None, "--data-share needs data to draw from: name it with --data, or leave it out.")
+        count = data_rows(self.data_share, self.batch_size)
+        none = "of the data" if count == 0 else "that the run collects itself"
+        require(
+            0 < count < self.batch_size,
+            f"a data_share of {self.data_share:g} leaves no row {none} in batches of {self.batch_size}: choose one "
+            "between, such as 0.5.",
         )
 
     @property

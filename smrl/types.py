@@ -116,6 +116,18 @@ class Continuous:
 
         return decode
 
+    def encoder(self) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the inverse of the decoder: it maps a batch of actions within the bounds to vectors in [-1, 1].
+
+        >>> Continuous(3, low=(0, -2, 0), high=(4, 2, 10)).encoder()(np.float32([[0, 0, 10]]))
+        array([[-1.,  0.,  1.]], dtype=float32)
+        """
+        low, high = (bound.astype(np.float64) for bound in self.bounds)
+        centre, reach = (low + high) / 2, (high - low) / 2
+        return lambda action: np.clip((action.reshape(-1, self.size) - centre) / reach, -1, 1).astype(
+            np.float32
+        )  # by rounding
+
     def __str__(self) -> str:
         return f"{self.size} continuous action{'s' * (self.size > 1)}"
 
@@ -142,6 +154,10 @@ class Discrete:
     def decoder(self) -> Callable[[np.ndarray], np.ndarray]:
         """Return a function that maps an action, or a batch of them, to the numbers of the environment."""
         return lambda action: action.astype(np.int64) + self.start
+
+    def encoder(self) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the inverse of the decoder, for a batch of actions."""
+        return lambda action: (action.astype(np.int64) - self.start).astype(np.int32)
 
     def __str__(self) -> str:
         return f"{self.count} discrete actions"

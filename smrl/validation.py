@@ -46,6 +46,7 @@ Name = Annotated[
         description="a text without control characters",
     ),
 ]
+Names = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=1_000, description="one or more texts")]
 
 WORDS = {int: "a whole number", float: "a finite number", bool: "True or False", str: "a text", Path: "a path"}
 _UPPER_BOUND = re.compile(

@@ -18,13 +18,14 @@ from smrl.errors import SmrlError, require
 from smrl.runs.identity import flat
 from smrl.settings import Settings
 from smrl.studies.presets import resolve
-from smrl.validation import convert, documentation, field_types, parse_number
+from smrl.validation import Names, convert, documentation, field_types, parse_number
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 ALIASES = {"fresh_batches": ("--utd",), "output": ("-o",)}
-METAVARS = {"reuse": "M", "env": "ENVIRONMENT", "video": "FILE"}
+FLAGS = {"from_run": "--from"}  # of names that are not those of their fields, because Python reserves the word
+METAVARS = {"reuse": "M", "env": "ENVIRONMENT", "video": "FILE", "data": "SOURCE", "from_run": "RUN"}
 METAVARS_BY_TYPE = {bool: "True|False", int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 HELP = {"-h", "--help"}
 CONSTANTS = {"none": None, "true": True, "false": False}
@@ -101,7 +102,7 @@ def add_flags(
             parser.add_argument(name, help=text, **options | {"metavar": METAVARS.get(name, name.upper())})
         else:
             shown = (defaults or {}).get(name, in_words(default))
-            flags = (*ALIASES.get(name, ()), f"--{name.replace('_', '-')}")
+            flags = (*ALIASES.get(name, ()), FLAGS.get(name, f"--{name.replace('_', '-')}"))
             group.add_argument(*flags, dest=name, help=f"{text} (default: {shown})" if shown else text, **options)
 
 
@@ -133,12 +134,14 @@ def _options(name: str, hints: tuple[Any, ...], is_list: bool, is_switch: bool) 
     if plain is bool and is_switch:
         return {"action": "store_true"}
     options: dict[str, Any] = {"type": partial(_value, name, hints), "metavar": METAVARS.get(name, _metavar(plain))}
+    is_texts = Names in get_args(plain)
     if is_list:
+        options["type"] = _texts if is_texts else options["type"]
         nargs = "*" if plain is bool else "+"
         return options | {"nargs": nargs, "action": _Combine, "const": lambda values: values or [True]}
     if plain is bool:
         return options | {"nargs": "?", "const": True}
-    if get_origin(plain) is tuple:  # `64 64` is the same as `64,64`
+    if get_origin(plain) is tuple or is_texts:  # `64 64` is the same as `64,64`
         options["metavar"] = options["metavar"].removesuffix(",…")
         return options | {"nargs": "+", "action": _Combine, "const": lambda values: sum(values, ())}
     return options
@@ -161,6 +164,11 @@ def _value(name: str, hints: tuple[Any, ...], word: str) -> Any:
         return convert(name, literal, get_args(hints[0])[0])  # raises, as the next line does
     is_sizes = get_origin(hints[0]) is Annotated and get_origin(hints[0].__origin__) is tuple
     return convert(name, (literal,) if is_sizes and isinstance(literal, int) else literal, hints[0])
+
+
+def _texts(word: str) -> tuple[str, ...] | None:
+    """Return the texts of one of several values, which commas separate."""
+    return None if word.lower() == "none" else tuple(filter(None, word.split(",")))
 
 
 def _literal(word: str) -> Any:

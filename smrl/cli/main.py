@@ -94,7 +94,7 @@ def _dispatch(words: list[str]) -> None:
 
         print(f"smrl {version('smrl')}")
     elif words[0] in COMMANDS:
-        if words[0] in TAKE_MODULES and any(":" in word for word in words[1:]):
+        if words[0] in TAKE_MODULES and any(":" in word and not word.startswith("minari:") for word in words[1:]):
             plugins.use_working_directory()
         importlib.import_module(f"smrl.cli.{words[0].replace('-', '_')}").run(words[1:])
     else:

@@ -10,6 +10,7 @@ those of rows i - N, i - 2N, … of the same episode; before its start the first
 stored than are sampled, so that the oldest sampled rows have all their frames.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -110,9 +111,18 @@ class Replay:
         if newest >= self.oldest:
             self._rows["last"][newest % self.capacity] = True
 
+    @property
+    def drawable(self) -> range:
+        """Return the rows that can be drawn."""
+        return range(max(0, self.added - self._sampled), self.added)
+
     def sample(self, generator: np.random.Generator, rounds: int, batch_size: int) -> Transition:
         """Draw (rounds, batch) transitions, uniformly with replacement."""
-        first = self._draw(generator, rounds * batch_size)
+        batch = self.gather(self._draw(generator, rounds * batch_size))
+        return Transition(*(field.reshape(rounds, batch_size, *field.shape[1:]) for field in batch))
+
+    def gather(self, first: np.ndarray) -> Transition:
+        """Return the transitions, or n-step windows, that begin at these rows."""
         rows, slots = self._rows, self._slots(first)
         end, reward, discount = self._follow(first, slots[-1])
         end_slots = slots if end is first else self._slots(end)
@@ -126,36 +136,17 @@ class Replay:
             if rows["terminated"][row % self.capacity]:
                 discount[index] = 0
 
-        batch: tuple[Any, ...] = (  # JAX accepts NumPy arrays as they are
-            obs,
-            rows["action"].take(slots[-1], axis=0),
-            reward.astype(np.float32, copy=False),
-            discount,
-            next_obs,
-        )
-        return Transition(*(field.reshape(rounds, batch_size, *field.shape[1:]) for field in batch))
+        action = rows["action"].take(slots[-1], axis=0)
+        batch: tuple[Any, ...] = (obs, action, reward.astype(np.float32, copy=False), discount, next_obs)
+        return Transition(*batch)  # JAX accepts NumPy arrays as they are
+
+    def is_full(self, first: np.ndarray) -> np.ndarray:
+        """Return whether each row has n steps left, itself included."""
+        return self._follow(first, first % self.capacity)[0] - first == (self.n_step - 1) * self.envs
 
     def _draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
         """Draw the first rows of windows."""
-        oldest = max(0, self.added - self._sampled)
-        first = generator.integers(oldest, self.added, size=count)
-        if self.windows == "partial" or self.n_step == 1:
-            return first
-        for _ in range(MAX_RESAMPLES):
-            short = np.flatnonzero(~self._is_full(first))
-            if not short.size:
-                return first
-            first[short] = generator.integers(oldest, self.added, size=short.size)
-        # Few rows have n steps left: find them all.
-        full = np.flatnonzero(self._is_full(np.arange(oldest, self.added))) + oldest
-        require(
-            full.size > 0, f"no episode so far has {self.n_step} steps: lower --n-step, or choose --windows partial."
-        )
-        return full[generator.integers(full.size, size=count)]
-
-    def _is_full(self, first: np.ndarray) -> np.ndarray:
-        """Return whether each row has n steps left, itself included."""
-        return self._follow(first, first % self.capacity)[0] - first == (self.n_step - 1) * self.envs
+        return draw(generator, self.drawable, count, self.n_step, self.is_full if self.windows == "full" else None)
 
     def _follow(self, first: np.ndarray, slot: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the last row of each window, the discounted sum of its rewards, and γⁿ; ``slot`` is that of first."""
@@ -202,6 +193,28 @@ class Replay:
         self.added = int(saved["start"]) + len(numbers)
         successors = self._successors | dict(zip(saved["successor_rows"].tolist(), saved["successors"], strict=True))
         self._successors = {row: obs for row, obs in successors.items() if row >= self.oldest}
+
+
+def draw(
+    generator: np.random.Generator,
+    rows: range,
+    count: int,
+    n_step: int,
+    is_full: Callable[[np.ndarray], np.ndarray] | None,
+) -> np.ndarray:
+    """Draw ``count`` of these rows uniformly with replacement; with ``is_full`` only those for which it is true."""
+    first = generator.integers(rows.start, rows.stop, size=count)
+    if is_full is None or n_step == 1:
+        return first
+    for _ in range(MAX_RESAMPLES):
+        short = np.flatnonzero(~is_full(first))
+        if not short.size:
+            return first
+        first[short] = generator.integers(rows.start, rows.stop, size=short.size)
+    # Few rows have n steps left: find them all.
+    full = np.flatnonzero(is_full(np.arange(rows.start, rows.stop))) + rows.start
+    require(full.size > 0, f"no episode so far has {n_step} steps: lower --n-step, or choose --windows partial.")
+    return full[generator.integers(full.size, size=count)]
 
 
 class Snapshot:

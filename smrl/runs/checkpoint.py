@@ -25,8 +25,8 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from smrl.errors import SmrlError
-from smrl.memory.replay import Replay, Snapshot
+from smrl.errors import SmrlError, require
+from smrl.memory.replay import Replay, Rows, Snapshot
 from smrl.plugins import in_words
 from smrl.runs.atomic import checksum, discard, save_arrays, sync, write_atomically, writing
 from smrl.runs.config import other_version
@@ -147,6 +147,31 @@ def load(folder: Path, notify: Callable[[str], None], replay: Replay | None = No
     if paths:
         raise _all_damaged(folder, damaged)
     return None
+
+
+def read_rows(folder: Path, notify: Callable[[str], None], largest: int) -> list[Rows]:
+    """Read the replay memory of the newest intact checkpoint, oldest rows first, without changing anything.
+
+    The result is empty without a checkpoint. A memory of more than ``largest`` bytes is refused.
+    """
+    damaged: dict[Path, str] = {}
+    for path in reversed(checkpoints(folder)):
+        try:
+            files = row_files(path, read_manifest(path))
+            if reason := find_damage(files):
+                raise ValueError(reason)
+            size = sum(file.stat().st_size for file in files)
+            require(size <= largest, f"the replay memory in {path} has {size:,} bytes, more than {largest:,} fit.")
+            parts = [load_arrays(file) for file in files]
+        except DAMAGE as error:
+            damaged[path] = str(error)
+            continue
+        for other, why in damaged.items():
+            notify(f"checkpoint {other} is damaged ({why}); using {path}.")
+        return parts
+    if damaged:
+        raise _all_damaged(folder, damaged)
+    return []
 
 
 def newest_step(folder: Path) -> int | None:

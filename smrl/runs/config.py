@@ -1,14 +1,15 @@
 """Check config.json, which records everything needed to repeat a run.
 
-It holds the settings, the spec of the environment, the source of a custom environment, the number of threads, and facts
-about the platform. The checksum covers what the numbers of the run depend on: settings, spec and threads.
+It holds the settings, the spec of the environment, the source of a custom environment, the number of threads, facts
+about the platform, and the checksums of the files with data or networks that the run started from. Its own checksum
+covers what the numbers of the run depend on: settings, spec, threads and these files.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 from msgspec import Meta
@@ -59,6 +60,7 @@ class _Config(TypedDict):
     backend: Text
     machine: Text
     git_commit: Text | None
+    inputs: NotRequired[dict[Literal["data.npz", "start.npz"], Text]]
 
 
 class Damaged(SmrlError):
@@ -112,11 +114,13 @@ def check_config(config: Any, file: Path) -> dict[str, Any]:
     except msgspec.ValidationError as error:
         raise Damaged(file, str(error)) from None
     if config["checksum"] != checksum(config):
-        raise Damaged(file, "its settings, spec or threads are not those that were written")
+        raise Damaged(file, "its settings, spec, threads or inputs are not those that were written")
     return config
 
 
 def checksum(config: Mapping[str, Any]) -> str:
     """Return the SHA-256 of what the numbers of a run depend on."""
-    decisive = [config[name] for name in ("settings", "spec", "threads")]
+    decisive = [
+        config[name] for name in ("settings", "spec", "threads", "inputs") if name != "inputs" or name in config
+    ]
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()

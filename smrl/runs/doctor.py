@@ -105,6 +105,7 @@ def examine(path: Path) -> Examination:
         *_table_parts(path, facts.get("tables", {})),
         _part("manifests", manifests),
         _part("arrays", {file: find_damage({file: digest}) for file, digest in arrays.items()}),
+        *_input_parts(path, config),
         _part("replay memory", {file: find_damage({file: digest}) for file, digest in rows.items()}),
         _part("all together", everything | foreign),
     )
@@ -180,6 +181,12 @@ def _table_parts(path: Path, tables: Mapping[str, list[str]]) -> Iterator[Part]:
             except OSError as error:
                 damage = error.strerror
             yield _part(file.name, {file: damage})
+
+
+def _input_parts(path: Path, config: Mapping[str, Any] | None) -> Iterator[Part]:
+    inputs = {path / name: digest for name, digest in (config or {}).get("inputs", {}).items()}
+    if inputs:
+        yield _part("inputs", {file: find_damage({file: digest}) for file, digest in inputs.items()})
 
 
 def _part(name: str, damage: Mapping[Path, str | None]) -> Part:

@@ -24,6 +24,8 @@ _SHORT_NAMES = {
     "reset_every": "reset",
     "actor_hidden": "actor",
     "critic_hidden": "critic",
+    "data_share": "share",
+    "from_run": "from",
 }
 _SCHEDULE = re.compile(r"(\d+:\d+,)*\d+")
 
@@ -162,6 +164,7 @@ def _write(value: Any, times: str, digits: Callable[[float], str]) -> str:
     if isinstance(value, int | float):
         return digits(value)
     if isinstance(value, list):
+        times = "+" if any(isinstance(item, str) for item in value) else times
         return times.join(_write(item, times, digits) for item in value) or "empty"
     return value if isinstance(value, str) else _canonical(value)
 

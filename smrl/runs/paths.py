@@ -6,6 +6,8 @@ runs/<env>/<label>/seed<k>/      the label is readable; the settings in config.j
   training.csv      losses, values, seconds
   tensorboard/      the same as event files
   checkpoint/       see checkpoint.py
+  data.npz          the data that the run learns from besides its own, where it has any (`smrl.training.inputs`)
+  start.npz         the networks of another run, where it started from them
 """
 
 import json
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 CONFIG, EVALUATIONS, TRAINING = "config.json", "evaluations.csv", "training.csv"
 CHECKPOINT, TENSORBOARD, LOCK = "checkpoint", "tensorboard", ".lock"
+DATA, START = "data.npz", "start.npz"
 
 
 class RunDirectory:
@@ -66,7 +69,7 @@ class RunDirectory:
         for path, kind in foreign_files(self.path).items():
             advice = "replace it by what it points to" if kind == "a link" else "move it elsewhere"
             raise SmrlError(f"{path} is {kind}; {advice}, because a run must own its files.")
-        for file in (self.config, self.evaluations, self.training, self.path / LOCK):
+        for file in (self.config, self.evaluations, self.training, *(self.path / name for name in (LOCK, DATA, START))):
             require(not file.is_dir(), f"{file} is a folder where a file belongs; move it elsewhere.")
         folder = self.checkpoint
         require(folder.is_dir() or not folder.exists(), f"{folder} is a file, not a folder; move it elsewhere.")
@@ -92,9 +95,18 @@ class RunDirectory:
             return None, damage
 
     def write_config(
-        self, settings: "Settings[Any]", spec: "Spec", env_source: str | None, threads: int, platform: Mapping[str, Any]
+        self,
+        settings: "Settings[Any]",
+        spec: "Spec",
+        env_source: str | None,
+        threads: int,
+        platform: Mapping[str, Any],
+        inputs: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Write config.json and return its content; ``platform`` is what `smrl.runtime.platform_facts` returns."""
+        """Write config.json and return its content.
+
+        ``platform`` is what `smrl.runtime.platform_facts` returns, ``inputs`` the checksums of the run's inputs.
+        """
         config = {
             "format": FORMAT,
             "settings": settings.to_json(),
@@ -102,6 +114,7 @@ class RunDirectory:
             "env_source": env_source,
             "threads": threads,
             **platform,
+            **({"inputs": inputs} if inputs else {}),
         }
         content = json.dumps(config | {"checksum": checksum(config)}, indent=2)
         with writing(self.config):

@@ -64,15 +64,18 @@ def parse_json(content: bytes) -> Any:
     return value
 
 
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read what `smrl.runs.atomic.save_arrays` wrote."""
+def load_arrays(path: Path, largest: int | None = None) -> dict[str, np.ndarray]:
+    """Read what `smrl.runs.atomic.save_arrays` wrote: arrays of together at most ``largest`` bytes.
+
+    By default that is the size of the file, so arrays that are compressed are refused.
+    """
     with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
+        size = os.fstat(file.fileno()).st_size if largest is None else largest
         try:
             with zipfile.ZipFile(file) as archive:
                 members = archive.infolist()
                 if sum(member.file_size for member in members) > size:
-                    raise ValueError("its arrays are larger than itself")
+                    raise ValueError(f"its arrays have more than {size:,} bytes")
                 return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
         except OSError:
             raise

@@ -12,6 +12,7 @@ import numpy as np
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
 from smrl.layers import Layer, Normalise
+from smrl.memory.mixed import MixedReplay
 from smrl.memory.replay import Replay
 from smrl.nn.networks import MEMBERS
 from smrl.randomness import Purpose, Stream, at, key
@@ -74,10 +75,13 @@ class Agent:
         # The targets are the arrays of the critics, and an array can be donated only once.
         return jax.tree.map(jnp.copy, initial_state(self.algorithm, self._rule, key))
 
-    def start(self) -> None:
-        """Begin with new networks."""
+    def start(self, networks: dict[str, np.ndarray] | None = None) -> None:
+        """Begin with new networks, or with the networks and optimisers of another run."""
         # Not compiled as a whole, because its small programs are compiled once and used for every layer.
         self.state = self._initial_state(key(self.settings.seed, Purpose.INITIALISE))
+        if networks is not None:
+            found = from_arrays({"algorithm": self._template.algorithm}, networks)
+            self.state = self.state._replace(algorithm=found["algorithm"])
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Continue from the arrays of a checkpoint."""
@@ -105,7 +109,7 @@ class Agent:
         """Choose greedy actions for (environments, *obs)."""
         return np.asarray(self._exploit(self._policy(), self._observed(obs)))
 
-    def learn(self, replay: Replay, moment: Moment) -> None:
+    def learn(self, replay: Replay | MixedReplay, moment: Moment) -> None:
         """Make all updates of one learning step, on batches drawn for it."""
         self._compiling.join()
         batches = replay.sample(self._draws.at(moment.draw), self.rounds, self.settings.batch_size)
@@ -206,6 +210,17 @@ def from_arrays(template: Any, arrays: dict[str, np.ndarray]) -> Any:
         return jax.numpy.array(find(jax.tree_util.keystr(path), like.shape, like.dtype))
 
     return jax.tree_util.tree_map_with_path(leaf, template)
+
+
+def shapes(template: Any) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Return the shape and dtype of each array that `to_arrays` would return."""
+    found: dict[str, tuple[tuple[int, ...], str]] = {}
+    for path, like in jax.tree_util.tree_flatten_with_path(template)[0]:
+        if MEMBERS in path:
+            found |= dict.fromkeys(_member_names(path, like.shape[0]), (like.shape[1:], str(like.dtype)))
+        else:
+            found[jax.tree_util.keystr(path)] = (like.shape, str(like.dtype))
+    return found
 
 
 def _member_names(path: KeyPath, size: int) -> list[str]:

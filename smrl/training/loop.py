@@ -15,16 +15,19 @@ import numpy as np
 from smrl.envs.environment import EnvironmentFault
 from smrl.envs.workers import Env, Restarts
 from smrl.errors import SmrlError
+from smrl.memory.mixed import MixedReplay
+from smrl.memory.replay import Replay
 from smrl.plugins import UserCode, in_words
 from smrl.runs import checkpoint
 from smrl.runs.checkpoint import Saved, Writer
-from smrl.runs.paths import RunDirectory
+from smrl.runs.paths import DATA, START, RunDirectory
 from smrl.settings import RunOptions, Settings
 from smrl.training.agent import Agent
 from smrl.training.bias import BiasEstimator
 from smrl.training.clock import Clock
 from smrl.training.collector import Collector
 from smrl.training.evaluator import Evaluator
+from smrl.training.inputs import load_input, with_data
 from smrl.training.memory_budget import replay_of
 from smrl.training.progress import Progress
 from smrl.training.recorder import Recorder
@@ -78,6 +81,9 @@ class Trainer:
         learn_every = self.agent.algorithm.learn_every
         self.clock = Clock(settings.envs, settings.action_repeat, settings.warmup, learn_every)
         self.replay = replay_of(settings, spec, directory.path, progress.notify)
+        self.memory: Replay | MixedReplay = self.replay  # what is learned from
+        if settings.data is not None:
+            self.memory = with_data(settings, spec, self.replay, load_input(directory, config, DATA))
         self.collector = Collector(settings, envs, self.replay, signals.check_interrupt, self.agent.statistics)
         self.writer = self._open(Writer(directory.checkpoint, self.replay))
         saved = checkpoint.load(directory.checkpoint, progress.notify, self.replay)
@@ -89,7 +95,7 @@ class Trainer:
             progress.notify(f"continuing at step {self.step:,}")
             self._restore(saved)
         else:
-            self.agent.start()
+            self.agent.start(None if settings.from_run is None else load_input(directory, config, START))
             self.collector.start()
         last = self.recorder.last
         if last and last.step == self.step:  # the run was killed after this evaluation and before the next checkpoint
@@ -134,7 +140,7 @@ class Trainer:
                 return False  # nothing of this step is stored
             raise SmrlError(f"at step {self.step + 1:,}: {fault}; {self._save_after_failure()}.") from fault
         for moment in self.clock.learning_steps(self.step):
-            self.agent.learn(self.replay, moment)
+            self.agent.learn(self.memory, moment)
         self.step += self.clock.stride
         self.recorder.advance(self.step)
         return True
@@ -213,7 +219,7 @@ class Trainer:
             "fresh_batch_updates": rounds,
             "same_batch_updates": rounds * (new_updates - new_batches) / new_batches,
             "updates": updates,
-            "uses_per_transition": updates * self.settings.batch_size / self.replay.added,
+            "uses_per_transition": updates * self.settings.batch_size / self.memory.added,
         }
         self.logged_counts = (batches, updates)
         sometimes = {"episode_return": self.collector.take_mean_return()}

@@ -19,7 +19,7 @@ def refuse_too_large(settings: Settings[Any], spec: Spec, rounds: int, memory: i
     memory = memory or _physical_memory()
     if memory is None:
         return
-    rest = spec.action.array.zeros().nbytes + 8
+    rest = _rest_bytes(spec)
     stored = 0 if _is_on_disk(settings, spec, memory) else _obs_bytes(settings, spec)
     needs = {
         "capacity": settings.capacity * rest + stored,
@@ -31,6 +31,13 @@ def refuse_too_large(settings: Settings[Any], spec: Spec, rounds: int, memory: i
             f"{name} {getattr(settings, name):,} would take {decimal(need)}, but this machine has {decimal(memory)} of "
             f"memory; lower --{name.replace('_', '-')}.",
         )
+
+
+def largest_data(settings: Settings[Any], spec: Spec, memory: int | None = None) -> int:
+    """Return the bytes of data that fit beside the replay memory: a third, because loading takes copies of them."""
+    memory = memory or _physical_memory() or 2**63
+    stored = 0 if _is_on_disk(settings, spec, memory) else _obs_bytes(settings, spec)
+    return max(0, memory - stored - settings.capacity * _rest_bytes(spec)) // 3
 
 
 def refuse_large_networks(state: Any, memory: int | None = None) -> None:
@@ -70,6 +77,11 @@ def _is_on_disk(settings: Settings[Any], spec: Spec, memory: int | None) -> bool
 def _obs_bytes(settings: Settings[Any], spec: Spec) -> int:
     """Return the bytes of all observations in the replay memory, where a frame is stored once."""
     return settings.capacity * (spec.obs.zeros().nbytes // spec.obs.stack)
+
+
+def _rest_bytes(spec: Spec) -> int:
+    """Return the bytes of a transition besides its observations."""
+    return spec.action.array.zeros().nbytes + 8
 
 
 def _physical_memory() -> int | None:

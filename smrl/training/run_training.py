@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
 from smrl.smr.rules import Schedule, rule_of
 from smrl.training.bias import diagnostics
+from smrl.training.inputs import keep_inputs, read_inputs
 from smrl.training.loop import Callbacks, Trainer
 from smrl.training.memory_budget import refuse_large_networks, refuse_too_large
 from smrl.training.normaliser import statistics_of
@@ -43,7 +45,7 @@ def run_training(
 
     ``make_env`` takes the keywords of `smrl.envs.make.make`.
     """
-    runs = options.runs.absolute()  # before an environment is made, which may change the working directory
+    here, runs = Path.cwd(), options.runs.absolute()  # an environment that is made may change the working directory
     progress, make_here = Unfailing(progress), partial(make_env, **settings.env_options)
     restarts, opened = Restarts(options.env_restarts, progress.notify), EnvFactory(make_here)
     open_env: Callable[..., Env] = opened
@@ -55,9 +57,11 @@ def run_training(
         for note in filter(None, (*notes, cost_of_reuse(settings))):
             progress.notify(note)
         directory = RunDirectory.of(settings, runs)
-        if not directory.path.exists():
+        inputs: dict[str, Any] | None = None
+        if not directory.path.exists():  # refuse what does not fit before anything is written
             runtime.start(options.threads)
-            _refuse_unfit(settings, spec)  # before anything is written
+            _refuse_unfit(settings, spec)
+            inputs = read_inputs(settings, spec, here, directory.path, progress.notify)
         resources.enter_context(directory.locked())
         config = doctor.restore_files(directory.path, progress.notify)
         if config:
@@ -80,7 +84,13 @@ def run_training(
             progress.notify(f"{change}, so the last bits may differ from a run that was never interrupted.")
         signals = resources.enter_context(SignalHandler(progress.notify))
         _refuse_unfit(settings, spec)
-        config = directory.write_config(settings, spec, env_source, machine.threads(), platform)
+        if config:
+            checksums = config.get("inputs", {})
+        else:
+            inputs = inputs or read_inputs(settings, spec, here, directory.path, progress.notify)
+            checksums = keep_inputs(directory, inputs, progress.notify)
+            del inputs
+        config = directory.write_config(settings, spec, env_source, machine.threads(), platform, checksums)
         with writing(directory.checkpoint):
             directory.checkpoint.mkdir(exist_ok=True)  # its absence now means that it was deleted
         trainer = Trainer(

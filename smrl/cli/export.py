@@ -17,7 +17,7 @@ class Export:
     run: Path
     """Folder of the run, such as runs/Hopper-v4/sac-reuse10/seed0."""
     to: str = "numpy"
-    """Form of the policy: numpy, onnx, c or safetensors."""
+    """Form of the policy: numpy, onnx, c or safetensors; with minari, the replay memory as a dataset."""
     output: Path = Path("policy")
     """Folder to write; an earlier export there is replaced."""
     best: bool = False

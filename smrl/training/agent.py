@@ -76,12 +76,14 @@ class Agent:
         return jax.tree.map(jnp.copy, initial_state(self.algorithm, self._rule, key))
 
     def start(self, networks: dict[str, np.ndarray] | None = None) -> None:
-        """Begin with new networks, or with the networks and optimisers of another run."""
+        """Begin with new networks, or with the networks, optimisers and statistics of another run."""
         # Not compiled as a whole, because its small programs are compiled once and used for every layer.
         self.state = self._initial_state(key(self.settings.seed, Purpose.INITIALISE))
         if networks is not None:
             found = from_arrays({"algorithm": self._template.algorithm}, networks)
             self.state = self.state._replace(algorithm=found["algorithm"])
+            if self.statistics:
+                self.statistics.start_from(networks)
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Continue from the arrays of a checkpoint."""

@@ -25,10 +25,11 @@ from smrl.runs.reading import load_arrays
 from smrl.settings import Settings
 from smrl.training.agent import shapes
 from smrl.training.memory_budget import largest_data
+from smrl.training.normaliser import RUNNING, statistics_of
 from smrl.types import Spec
 
 Arrays = dict[str, np.ndarray]
-NETWORKS = "['algorithm']"  # prefix of the arrays of networks and optimisers in a checkpoint
+LEARNED = ("['algorithm']", "statistics.")  # how a checkpoint names networks, optimisers and running statistics
 
 
 def read_inputs(
@@ -79,7 +80,7 @@ def with_data(settings: Settings[Any], spec: Spec, replay: Replay, rows: Arrays)
 
 
 def _read_networks(settings: Settings[Any], spec: Spec, path: Path, notify: Callable[[str], None]) -> Arrays:
-    """Read the networks and optimisers of a run's newest checkpoint; nothing that the run names is imported."""
+    """Read what a run's newest checkpoint has learned, without its counters; nothing that the run names is imported."""
     directory = RunDirectory(path)
     directory.refuse_foreign_files()
     config = directory.read_config()
@@ -92,12 +93,22 @@ def _read_networks(settings: Settings[Any], spec: Spec, path: Path, notify: Call
         (theirs.obs, theirs.action) == (spec.obs, spec.action),
         f"{path} has {theirs}; {settings.env} has {spec}: start from a run of equal spaces.",
     )
+    for setting in ("normalise_observations", "normalise_rewards"):
+        is_normalised = bool(config["settings"].get(setting))
+        require(
+            is_normalised == getattr(settings, setting),
+            f"{path} was trained {'with' if is_normalised else 'without'} --{setting.replace('_', '-')}, and its "
+            "networks know nothing else: train this run likewise.",
+        )
     saved = checkpoint.load(directory.checkpoint, notify)
     if saved is None:
         raise SmrlError(f"{path} has no checkpoint yet; train it first.")
-    arrays = {name: array for name, array in saved.arrays.items() if name.startswith(NETWORKS)}
+    arrays = {name: array for name, array in saved.arrays.items() if name.startswith(LEARNED) and name != RUNNING}
     made = registry.find(settings.algorithm).make(settings.hyper, spec)
     wanted = shapes({"algorithm": jax.eval_shape(made.init, key(settings.seed, Purpose.INITIALISE))})
+    if statistics := statistics_of(settings, spec):
+        new = statistics.arrays().items()
+        wanted |= {name: (array.shape, str(array.dtype)) for name, array in new if name != RUNNING}
     for name in sorted(wanted.keys() | arrays.keys()):
         found = (arrays[name].shape, str(arrays[name].dtype)) if name in arrays else None
         require(

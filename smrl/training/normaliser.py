@@ -25,6 +25,7 @@ from smrl.types import Spec, Transition
 
 CLIP = 10.0
 EPSILON = 1e-8
+RUNNING = "statistics.running"  # the name in checkpoints of R of each environment
 
 Arrays = dict[str, np.ndarray]
 
@@ -127,7 +128,7 @@ class Statistics:
         """Return the arrays to save."""
         kept = {} if self._observations is None else self._observations.arrays("statistics.observations")
         if self._returns is not None:
-            kept |= self._returns.arrays("statistics.returns") | {"statistics.running": self._running.copy()}
+            kept |= self._returns.arrays("statistics.returns") | {RUNNING: self._running.copy()}
         return kept
 
     def policy_arrays(self) -> Arrays:
@@ -141,8 +142,12 @@ class Statistics:
             self._observations = Moments.restore(arrays, "statistics.observations", self._shape)
         if self._returns is not None:
             self._returns = Moments.restore(arrays, "statistics.returns", ())
-            self._running = _find(arrays, "statistics.running", self._running.shape, np.float64).copy()
+            self._running = _find(arrays, RUNNING, self._running.shape, np.float64).copy()
         self._derive()
+
+    def start_from(self, arrays: Arrays) -> None:
+        """Begin with the means and variances of another run, whose episodes are not continued."""
+        self.restore(arrays | {RUNNING: self._running})
 
     def _derive(self) -> None:
         seen = self._observations

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from smrl.deploy.export import Exported, export
+from smrl.deploy.minari import WrittenDataset
 from smrl.envs.environment import Environment
 from smrl.envs.make import Raw, make
 from smrl.errors import SmrlError, require, short_repr
@@ -132,10 +133,11 @@ class Run:
         """
         return make_environment(self, env, render_mode).own
 
-    def export(self, path: str | Path, to: str = "numpy", best: bool = False) -> Exported:
+    def export(self, path: str | Path, to: str = "numpy", best: bool = False) -> Exported | WrittenDataset:
         """Write the newest policy, or the best so far, to a folder for use without smrl; see docs/deploy.md.
 
         ``to`` is numpy, onnx, c or safetensors. What is written is compared with the policy before it takes its place.
+        With minari it is the replay memory that is written, as a dataset; see docs/data.md.
 
         >>> print(run.export("hopper", to="onnx"))                                # doctest: +SKIP
         """

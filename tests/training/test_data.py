@@ -355,3 +355,24 @@ def test_runs_of_other_spaces_or_tasks(source: smrl.Run, tmp_path: Path, capsys:
         )
     train(tmp_path / "repeated", steps=40, action_repeat=2, data=str(source.path), quiet=False)
     assert f"the data {source.path} has the action_repeat 1, this run 2." in capsys.readouterr().err
+
+
+def test_running_statistics_come_along_with_the_networks(tmp_path: Path) -> None:
+    normalised = {"normalise_observations": True, "normalise_rewards": True}
+    first = train(tmp_path / "first", **normalised)
+    second = train(tmp_path, seed=1, envs=2, from_run=str(first.path), **normalised)
+    before, after = (checkpoint.load(run.path / "checkpoint", print) for run in (first, second))
+    assert before is not None
+    assert after is not None
+    for name in ("observations", "returns"):
+        assert int(before.arrays[f"statistics.{name}.count"]) == 60
+        assert int(after.arrays[f"statistics.{name}.count"]) == 120
+    with pytest.raises(SmrlError, match="was trained with --normalise-observations, and its networks know nothing"):
+        train(tmp_path, seed=2, from_run=str(first.path))
+
+
+def test_export_to_minari(source: smrl.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["export", str(source.path), "--to", "minari", "-o", str(tmp_path / "pendulum-v0")])
+    assert "Minari dataset pendulum-v0, 3 episodes, 60 steps" in " ".join(capsys.readouterr().out.split())
+    words = ("export", str(source.path), "--to", "minari", "--best", "-o", str(tmp_path / "best"))
+    assert "leave --best out" in refused_here(capsys, *words)

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -56,18 +57,14 @@ def test_channels_that_come_first_are_warned_about(tmp_path: Path, capsys: pytes
 def test_run_without_a_first_checkpoint_says_that_it_starts_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def train() -> smrl.Run:
-        small = (8,)
-        return smrl.train(
-            *("ddpg", "Pendulum-v1"),
-            **{"runs": tmp_path, "steps": 20, "warmup": 10, "batch_size": 4, "max_episode_steps": 5},
-            **{"eval_every": 10, "eval_episodes": 1, "actor_hidden": small, "critic_hidden": small},
-        )
-
-    folder = train().path / "checkpoint"
+    settings: dict[str, Any] = {
+        **{"runs": tmp_path, "steps": 20, "warmup": 10, "batch_size": 4, "max_episode_steps": 5},
+        **{"eval_every": 10, "eval_episodes": 1, "actor_hidden": (8,), "critic_hidden": (8,)},
+    }
+    folder = smrl.train("ddpg", "Pendulum-v1", **settings).path / "checkpoint"
     shutil.rmtree(folder)
     folder.mkdir()
     capsys.readouterr()
-    train()
+    smrl.train("ddpg", "Pendulum-v1", **settings)
     message = " ".join(capsys.readouterr().err.split())
     assert "was stopped before its first checkpoint; it starts again at step 0" in message

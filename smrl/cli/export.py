@@ -7,7 +7,10 @@ from pathlib import Path
 from smrl import plugins, runtime
 from smrl.cli.common import out
 from smrl.cli.flags import parse
+from smrl.errors import require
 from smrl.training.run import load
+
+DATASET = "minari"  # the target that is no policy
 
 
 @dataclass(frozen=True)
@@ -33,4 +36,8 @@ def run(words: Sequence[str]) -> None:
         plugins.use_working_directory()
     trained = load(command.run, command.trust)
     runtime.start(trained.threads)
-    out.print(str(trained.export(command.output, command.to, command.best)), markup=False)
+    if command.to == DATASET:
+        require(not command.best, "the target minari is the replay memory and not a policy: leave --best out.")
+        out.print(str(trained.export_memory(command.output)), markup=False)
+    else:
+        out.print(str(trained.export(command.output, command.to, command.best)), markup=False)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smrl.deploy import c_header, minari, numpy_policy, onnx_model, safetensors_file
+from smrl.deploy import c_header, numpy_policy, onnx_model, safetensors_file
 from smrl.deploy.description import Description, describe_policy
-from smrl.deploy.minari import WrittenDataset
 from smrl.deploy.observations import EnvironmentFacts, draw, environment_facts
 from smrl.deploy.policy import Network
 from smrl.errors import SmrlError, nearest, require, short_repr
@@ -51,7 +50,6 @@ TARGETS = {
     "c": Target((c_header.FILE,), c_header.write, c_header.load, {"function": c_header.SIGNATURE}),
     "safetensors": Target((safetensors_file.FILE,), safetensors_file.write, safetensors_file.load),
 }
-DATASET = "minari"  # the target that is no policy
 FILES = {CONTRACT, "__pycache__", *(name for target in TARGETS.values() for name in target.files)}
 
 
@@ -77,13 +75,9 @@ class Exported:
         )
 
 
-def export(run: "Run", path: Path, to: str, best: bool) -> Exported | WrittenDataset:
-    """Write a run's policy or replay memory to a folder; see `smrl.training.run.Run.export`."""
-    known = (*TARGETS, DATASET)
-    require(to in known, f"there is no target {short_repr(to)} among {', '.join(known)}{nearest(to, known)}")
-    if to == DATASET:
-        require(not best, "the target minari is the replay memory and not a policy: leave --best out.")
-        return minari.write(run, path)
+def export(run: "Run", path: Path, to: str, best: bool) -> Exported:
+    """Write a run's policy to a folder; see `smrl.training.run.Run.export`."""
+    require(to in TARGETS, f"there is no target {short_repr(to)} among {', '.join(TARGETS)}{nearest(to, TARGETS)}")
     _refuse_other_files(path)
     target, policy = TARGETS[to], run.best_policy if best else run.policy
     description = _describe(run, policy)

@@ -45,7 +45,7 @@ class WrittenDataset:
         return f"{self.path}: Minari dataset {self.dataset_id}, {self.episodes:,} episodes, {self.steps:,} steps{cut}"
 
 
-def write(run: "Run", path: Path, env: Any = None) -> WrittenDataset:
+def write_dataset(run: "Run", path: Path, env: Any = None) -> WrittenDataset:
     """Write the replay memory of a run's newest checkpoint as a Minari dataset to a new folder.
 
     Observations, actions and rewards are the environment's own, and so are the spaces. The episodes of several

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from smrl.deploy.export import Exported, export
-from smrl.deploy.minari import WrittenDataset
+from smrl.deploy.minari import WrittenDataset, write_dataset
 from smrl.envs.environment import Environment
 from smrl.envs.make import Raw, make
 from smrl.errors import SmrlError, require, short_repr
@@ -133,15 +133,21 @@ class Run:
         """
         return make_environment(self, env, render_mode).own
 
-    def export(self, path: str | Path, to: str = "numpy", best: bool = False) -> Exported | WrittenDataset:
+    def export(self, path: str | Path, to: str = "numpy", best: bool = False) -> Exported:
         """Write the newest policy, or the best so far, to a folder for use without smrl; see docs/deploy.md.
 
         ``to`` is numpy, onnx, c or safetensors. What is written is compared with the policy before it takes its place.
-        With minari it is the replay memory that is written, as a dataset; see docs/data.md.
 
         >>> print(run.export("hopper", to="onnx"))                                # doctest: +SKIP
         """
         return export(self, convert("path", path, Path), convert("to", to, str), convert("best", best, bool))
+
+    def export_memory(self, path: str | Path, env: Callable[..., Raw] | None = None) -> WrittenDataset:
+        """Write the replay memory of the newest checkpoint as a Minari dataset to a new folder; see docs/data.md.
+
+        ``env`` is needed only if a function made the run's environment.
+        """
+        return write_dataset(self, convert("path", path, Path), env)
 
     def _load_policy(self, best: bool) -> Policy:
         spec = Spec.from_json(self.config["spec"])

@@ -20,7 +20,7 @@ import smrl
 from smrl.data.minari import read_dataset
 from smrl.data.rows import from_arrays
 from smrl.data.runs import read_memory
-from smrl.deploy.minari import write
+from smrl.deploy.minari import write_dataset
 from smrl.envs.make import make
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
@@ -204,7 +204,7 @@ def same_rows(run: smrl.Run, dataset: Path) -> None:
 def test_round_trip_of_a_ring_of_two_environments(tmp_path: Path) -> None:
     settings = {"envs": 2, "capacity": 40, "max_episode_steps": 13, "reward_scale": 4.0}
     run = played_run(tmp_path, "Pendulum-v1", "Pendulum-v1", 30, **settings)
-    written = write(run, tmp_path / "pendulum")
+    written = write_dataset(run, tmp_path / "pendulum")
     # Of 30 steps per environment the ring holds the last 20; episodes begin at 0, 13 and 26.
     assert (written.episodes, written.steps, written.left_out) == (4, 34, 6)
     assert "pendulum-v0, 4 episodes, 34 steps; 6 steps of episodes without their beginning" in str(written)
@@ -218,16 +218,16 @@ def test_round_trip_of_a_ring_of_two_environments(tmp_path: Path) -> None:
     assert all(episode.truncations[-1] and not episode.terminations.any() for episode in dataset)
     assert max(abs(episode.actions).max() for episode in dataset) > 1.5, "in the environment's units"
     with pytest.raises(SmrlError, match="pendulum exists already"):
-        write(run, tmp_path / "pendulum")
+        write_dataset(run, tmp_path / "pendulum")
 
 
 def test_round_trip_of_nested_observations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = played_run(tmp_path, Nested, "nested", 60, pad_observations=3)
     with pytest.raises(SmrlError, match="was trained in an environment that a function makes"):
-        write(run, tmp_path / "refused")
+        write_dataset(run, tmp_path / "refused")
     assert not (tmp_path / "refused").exists()
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "datasets"))
-    written = write(run, tmp_path / "datasets" / "toy" / "replay-v3", Nested)
+    written = write_dataset(run, tmp_path / "datasets" / "toy" / "replay-v3", Nested)
     assert written.dataset_id == "toy/replay-v3"
     assert minari.load_dataset("toy/replay-v3").observation_space == NESTED
     same_rows(run, tmp_path / "datasets" / "toy" / "replay-v3")
@@ -235,5 +235,5 @@ def test_round_trip_of_nested_observations(tmp_path: Path, monkeypatch: pytest.M
 
 def test_round_trip_of_stacked_frames(tmp_path: Path) -> None:
     run = played_run(tmp_path, "smrl/Catch-v0", "smrl/Catch-v0", 40)
-    write(run, tmp_path / "catch-v0")
+    write_dataset(run, tmp_path / "catch-v0")
     same_rows(run, tmp_path / "catch-v0")

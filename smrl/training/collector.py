@@ -1,6 +1,5 @@
 """Collecting experience: environments, the episodes in progress, and how to continue them after a restart."""
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -60,10 +59,11 @@ class Collector:
 
     def collect(self, act: Act, step: int) -> None:
         """Act once in every environment; if an environment fails, nothing is stored."""
-        following = 1 + max(episode.number for episode in self.episodes)
-        over = (index for index, episode in enumerate(self.episodes) if episode.over)
-        for index, episode in self._new_episodes(dict(zip(over, itertools.count(following)))).items():
-            self.episodes[index] = episode
+        if over := [index for index, episode in enumerate(self.episodes) if episode.over]:
+            following = 1 + max(episode.number for episode in self.episodes)
+            numbers = {index: following + place for place, index in enumerate(over)}
+            for index, episode in self._new_episodes(numbers).items():
+                self.episodes[index] = episode
         actions = list(self._choose(act, step))
         begun = [env.begin_step(action) for env, action in zip(self.envs, actions, strict=True)]
         results = []

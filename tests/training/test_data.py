@@ -23,7 +23,7 @@ from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint, identity
 from smrl.runs.atomic import checksum, save_arrays
-from smrl.runs.doctor import examine
+from smrl.runs.doctor import examine, repair
 from smrl.runs.paths import DATA, START, RunDirectory
 from smrl.settings import make_settings
 from smrl.training.inputs import keep_inputs
@@ -198,6 +198,8 @@ def test_damaged_input_is_refused_and_reported(name: str, source: smrl.Run, tmp_
         return
     with pytest.raises(SmrlError, match=r"data.npz, which the run learns from, is damaged \(data.npz has a wrong"):
         train(tmp_path, **settings)
+    with pytest.raises(SmrlError, match=r"the data that .* learns from cannot be repaired \(data.npz has a wrong"):
+        repair(path)
     file.unlink()
     file.symlink_to(tmp_path)
     with pytest.raises(SmrlError, match="is a link"):

@@ -296,6 +296,8 @@ def test_bad_data_is_refused_before_anything_is_written(
     none, every = "leaves no row of the data", "leaves no row that the run collects itself"
     for share, message in {"0": none, "0.01": none, "1": every}.items():
         assert message in refused_here(capsys, *train_it, "--data", "good.npz", "--data-share", share)
+    longest = refused_here(capsys, *train_it, "--data", "good.npz", "--n-step", "51", "--windows", "full")
+    assert "the longest episode of the data has 50 steps: lower --n-step" in longest
     assert "--data-share needs data" in refused_here(capsys, *train_it, "--data-share", "0.5")
     assert "names good.npz twice" in refused_here(capsys, *train_it, "--data", "good.npz", "good.npz")
     assert not (in_tmp_path / "runs").exists()

@@ -25,7 +25,7 @@ def find_dataset(path: Path) -> Path | None:
 
 def local_path(dataset: str) -> Path:
     """Return the folder of a dataset of this id that was downloaded or made before."""
-    _import("minari")
+    import_module("minari", ADVICE)
     from minari.storage.datasets_root_dir import get_dataset_path
 
     path = Path(get_dataset_path(dataset))
@@ -43,8 +43,8 @@ def read_dataset(path: Path, spec: Spec, largest: int) -> tuple[Arrays, Place, s
     """
     folder = find_dataset(path) or path
     env = _environment(folder / METADATA)
-    _import("minari")
-    h5py = _import("h5py")
+    import_module("minari", ADVICE)
+    h5py: Any = import_module("h5py", ADVICE)
     try:
         with h5py.File(folder / DATA, "r") as file:
             _refuse_large(h5py, file, largest)
@@ -69,10 +69,6 @@ def read_dataset(path: Path, spec: Spec, largest: int) -> tuple[Arrays, Place, s
         return f"step {row - (stops[episode - 1] if episode else 0):,} of episode {episode:,}"
 
     return arrays, place, env
-
-
-def _import(module: str) -> Any:
-    return import_module(module, ADVICE)
 
 
 def _environment(file: Path) -> str | None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from smrl.data import minari, runs
 from smrl.data.rows import from_arrays, join
 from smrl.errors import SmrlError, require
@@ -32,6 +34,11 @@ def load(
         except SmrlError as error:
             raise SmrlError(f"the data {source}: {error}") from None
     rows = join(parts)
+    longest = int(np.diff(np.flatnonzero(rows["last"]), prepend=-1).max())
+    require(
+        settings.windows == "partial" or longest >= settings.n_step,
+        f"the longest episode of the data has {longest} steps: lower --n-step, or choose --windows partial.",
+    )
     notify(f"loaded {len(rows['reward']):,} transitions from {', '.join(settings.data or ())}.")
     return rows
 

@@ -21,7 +21,7 @@ from smrl.runs.atomic import discard, foreign_files, save_arrays, sync, write_at
 from smrl.runs.checkpoint import ARRAYS, MANIFEST, REPLAY, Manifest, find_damage
 from smrl.runs.config import Damaged, check_config
 from smrl.runs.identity import ALWAYS_SHOWN, flat, identity, title, words
-from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TRAINING, RunDirectory
+from smrl.runs.paths import CHECKPOINT, CONFIG, DATA, EVALUATIONS, TRAINING, RunDirectory
 from smrl.runs.reading import load_arrays, read_bytes
 from smrl.runs.records import as_bytes, lines_until
 from smrl.runs.trust import custom_code
@@ -116,7 +116,13 @@ def repair(path: Path) -> list[str]:
     """Restore config.json and the tables, and drop damaged rows of the replay memory; return what was done."""
     run, messages = _existing_run(path), list[str]()
     with run.locked():
-        restore_files(path, messages.append)
+        config = restore_files(path, messages.append) or {}
+        for name, digest in config.get("inputs", {}).items():
+            if name == DATA and (reason := find_damage({path / name: digest})):
+                raise SmrlError(
+                    f"the data that {path} learns from cannot be repaired ({reason}): restore {path / name} from a "
+                    f"copy, or move {path} out of the runs folder to train it again."
+                )
         return [*messages, _restore_replay(run)]
 
 

@@ -51,6 +51,8 @@ def test_config_is_read_as_it_is(tmp_path: Path) -> None:
         (WRITTEN | {"settings": []}, r"Expected `object`, got `array` - at `\$.settings`"),
         (WRITTEN | {"settings": SETTINGS | {"seed": 4}}, "are not those that were written"),
         (WRITTEN | {"threads": 3}, "are not those that were written"),
+        (WRITTEN | {"inputs": {"data.npz": "0" * 64}}, "inputs are not those that were written"),
+        (WRITTEN | {"inputs": {"../other.npz": "0" * 64}}, "Invalid enum value '../other.npz'"),
         (WRITTEN | {"format": "two"}, r"Expected `int`, got `str` - at `\$.format`"),
         (WRITTEN | {"format": 3}, "was written by another version of smrl; use that version, or move the run away to"),
         (WRITTEN | {"format": 5}, "was written by another version of smrl; use that version, or move the run away to"),

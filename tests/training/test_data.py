@@ -23,7 +23,7 @@ from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.runs import checkpoint, identity
 from smrl.runs.atomic import checksum, save_arrays
-from smrl.runs.doctor import examine
+from smrl.runs.doctor import examine, repair
 from smrl.runs.paths import DATA, START, RunDirectory
 from smrl.settings import make_settings
 from smrl.training.inputs import keep_inputs
@@ -198,6 +198,8 @@ def test_damaged_input_is_refused_and_reported(name: str, source: smrl.Run, tmp_
         return
     with pytest.raises(SmrlError, match=r"data.npz, which the run learns from, is damaged \(data.npz has a wrong"):
         train(tmp_path, **settings)
+    with pytest.raises(SmrlError, match=r"the data that .* learns from cannot be repaired \(data.npz has a wrong"):
+        repair(path)
     file.unlink()
     file.symlink_to(tmp_path)
     with pytest.raises(SmrlError, match="is a link"):
@@ -294,6 +296,8 @@ def test_bad_data_is_refused_before_anything_is_written(
     none, every = "leaves no row of the data", "leaves no row that the run collects itself"
     for share, message in {"0": none, "0.01": none, "1": every}.items():
         assert message in refused_here(capsys, *train_it, "--data", "good.npz", "--data-share", share)
+    longest = refused_here(capsys, *train_it, "--data", "good.npz", "--n-step", "51", "--windows", "full")
+    assert "the longest episode of the data has 50 steps: lower --n-step" in longest
     assert "--data-share needs data" in refused_here(capsys, *train_it, "--data-share", "0.5")
     assert "names good.npz twice" in refused_here(capsys, *train_it, "--data", "good.npz", "good.npz")
     assert not (in_tmp_path / "runs").exists()

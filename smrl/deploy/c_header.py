@@ -144,7 +144,10 @@ def compile_library(compiler: list[str], folder: Path, place: Path) -> ctypes.CD
         raise SmrlError(f"the C compiler {compiler[0]} cannot be started ({error.strerror}); set CC.") from error
     problem = next((line for line in done.stderr.splitlines() if "error" in line), "no reason given")
     require(done.returncode == 0, f"{compiler[0]} cannot compile the header ({problem}); set CC to another compiler.")
-    return ctypes.CDLL(str(library))
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise SmrlError(f"the compiled header cannot be loaded ({error}); set TMPDIR to another folder.") from error
 
 
 class Code:

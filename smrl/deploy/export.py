@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ OBSERVATIONS = 1_000  # observations that an export is compared on
 CHUNK = 100  # of them at a time, because convolutions take much memory
 EXAMPLES = 10
 TOLERANCE = 1e-5  # largest difference of actions in [-1, 1], and largest relative difference of two values in a tie
+ROUNDINGS = 4  # times the effect of rounding to float32 that two policies may differ by, where that exceeds the former
 Act = Callable[[np.ndarray], Any]  # (batch, *obs) → (batch, *action)
 
 
@@ -63,15 +65,17 @@ class Exported:
     observations: int
     from_replay: int  # observations of these that are from the replay memory
     difference: float  # largest difference of an action in [-1, 1]; 0 for discrete actions
+    rounding: float | None  # of these, what rounding to float32 explains; None where the difference is small
     ties: int  # observations at which another choice was accepted, because its value is the same up to rounding
     checked_by: str
 
     def __str__(self) -> str:
         ties = f", {self.ties} ties apart" if self.ties else ""
+        rounding = f", where float32 itself is off by {self.rounding:.1e}" if self.rounding is not None else ""
         return (
             f"{self.path}: {self.target}, policy of step {self.step:,}; largest difference {self.difference:.1e} on "
-            f"{self.observations:,} observations ({self.from_replay:,} from the replay memory){ties}, checked by "
-            f"{self.checked_by}"
+            f"{self.observations:,} observations ({self.from_replay:,} from the replay memory){rounding}{ties}, "
+            f"checked by {self.checked_by}"
         )
 
 
@@ -84,21 +88,25 @@ def export(run: "Run", path: Path, to: str, best: bool) -> Exported:
     facts = environment_facts(run)
     observations, from_replay = draw(run, description, facts, OBSERVATIONS)
     wanted = _actions(lambda obs: policy(description.as_observed(obs)), observations)
-    new = path.with_name(f".{path.name}.new")
+    place = Path(os.path.abspath(path))
+    new = place.with_name(f".{place.name}.new")
     with writing(path, "or export to another folder"):
         if new.exists():
             discard(new)
         new.mkdir(parents=True)
         try:
-            target.write(new, description)
-            act, checked_by = target.load(new, description)
-            difference, ties = compare(description, observations, wanted, _actions(act, observations))
-            done = Exported(path, to, policy.step, OBSERVATIONS, from_replay, difference, ties, checked_by)
-            if difference > TOLERANCE:
+            with UserCode(partial(_failure, to)):
+                target.write(new, description)
+                act, checked_by = target.load(new, description)
+                actions = _actions(act, observations)
+            difference, ties = compare(description, observations, wanted, actions)
+            rounding = _rounding(description, observations) if difference > TOLERANCE else None
+            done = Exported(path, to, policy.step, OBSERVATIONS, from_replay, difference, rounding, ties, checked_by)
+            if rounding is not None and difference > ROUNDINGS * rounding:
                 raise _difference(done, description, observations, wanted)
             contract = _contract(run, description, facts, done, best) | _examples(observations, wanted)
             _write_contract(new / CONTRACT, contract)
-            _put_into_place(new, path)
+            _put_into_place(new, place)
         finally:
             if new.exists():
                 discard(new)
@@ -110,8 +118,8 @@ def compare(
 ) -> tuple[float, int]:
     """Return the largest difference of two policies' actions, and the number of ties that were left out of it.
 
-    Continuous actions are compared as in [-1, 1], whatever their bounds. A tie is a choice between values that differ
-    by less than the tolerance, so that rounding decides: of discrete actions, or of actors by their critics.
+    Continuous actions are compared as in [-1, 1], whatever their bounds. A tie is a choice between values that are
+    equal up to rounding: of discrete actions, or of actors by their critics.
     """
     require(
         actions.shape == wanted.shape and actions.dtype == wanted.dtype,
@@ -143,9 +151,29 @@ def _are_ties(description: Description, observations: np.ndarray) -> np.ndarray:
     before, choice = layers[: chooses[0]], layers[chooses[0]]
     if choice["layer"] == "best_actor":
         before = [*before, choice | {"layer": "actor_values"}]
-    values = np.sort(np.concatenate([Network(before, arrays)(part) for part in _chunks(observations)]), axis=-1)
-    best, second = values[:, -1], values[:, -2]
-    return np.abs(best - second) <= TOLERANCE * np.maximum(1, np.abs(best))
+    values = _actions(Network(before, arrays), observations)
+    rounding = np.abs(values - _actions(Network(before, _doubles(arrays)), observations)).max()
+    second, best = np.sort(values, axis=-1)[:, -2:].T
+    return best - second <= np.maximum(TOLERANCE * np.maximum(1, np.abs(best)), ROUNDINGS * rounding)
+
+
+def _rounding(description: Description, observations: np.ndarray) -> float:
+    """Return how far rounding to float32 moves an action of this policy.
+
+    It does not depend on how the run or the export computes the policy, so a wrong description is not excused by it.
+    """
+    layers, arrays = description.described
+    rounded, exact = (_reshaped(description, Network(layers, part)) for part in (arrays, _doubles(arrays)))
+    return compare(description, observations, _actions(exact, observations), _actions(rounded, observations))[0]
+
+
+def _doubles(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: array.astype(np.float64) for name, array in arrays.items()}
+
+
+def _reshaped(description: Description, network: Network) -> Act:
+    """Return a policy with actions of the environment's dtype and shape."""
+    return lambda obs: network(obs).astype(description.action_dtype).reshape(-1, *description.action_shape)
 
 
 def _describe(run: "Run", policy: "Policy") -> Description:
@@ -167,18 +195,20 @@ def _faulty_network(algorithm: str, error: BaseException) -> BaseException:
 
 def _difference(done: Exported, description: Description, observations: np.ndarray, wanted: np.ndarray) -> SmrlError:
     """Return the error about an export that differs from its policy: the fault of the target or of the algorithm."""
-    network = Network(*description.described)
-
-    def act(obs: np.ndarray) -> np.ndarray:
-        return network(obs).astype(wanted.dtype).reshape(-1, *wanted.shape[1:])
-
-    is_described = compare(description, observations, wanted, _actions(act, observations))[0] <= TOLERANCE
+    described = _actions(_reshaped(description, Network(*description.described)), observations)
+    is_described = compare(description, observations, wanted, described)[0] <= TOLERANCE
     who = f"network of the algorithm {description.settings['algorithm']} describes"
     advice = "export to another target, and report this" if is_described else f"{who} another policy: correct it"
     return SmrlError(
         f"the export differs from the policy by {done.difference:.1e}, more than {TOLERANCE:g}, so it was not kept "
         f"(checked by {done.checked_by}); {advice}."
     )
+
+
+def _failure(to: str, error: BaseException) -> BaseException:
+    if isinstance(error, SmrlError | OSError):
+        return error
+    return SmrlError(f"the policy could not be written for {to} ({in_words(error)}): export to another target.")
 
 
 def _actions(act: Act, observations: np.ndarray) -> np.ndarray:
@@ -224,6 +254,7 @@ def _contract(
             "observations": done.observations,
             "from_replay": done.from_replay,
             "largest_difference": done.difference,
+            "rounding": done.rounding,
             "ties": done.ties,
         },
         "layers": description.facts["layers"],

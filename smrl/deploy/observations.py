@@ -12,6 +12,7 @@ import numpy as np
 from smrl.deploy.description import Description
 from smrl.errors import SmrlError
 from smrl.memory.frames import PlainFrames, StackedFrames
+from smrl.plugins import UserCode, in_words
 from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
 from smrl.runs.reading import load_arrays
@@ -36,19 +37,20 @@ class EnvironmentFacts:
 def environment_facts(run: "Run") -> EnvironmentFacts:
     """Make the environment to read its bounds and its control period; it is neither reset nor stepped.
 
-    Nothing is known if it cannot be made: without its function, or without trust in a run's custom code.
+    Nothing is known if it cannot be made: without its function, or without trust in a run's custom code. A device is
+    not made, because a training may be using it.
     """
+    if run.settings.to_json().get("real_time"):
+        return EnvironmentFacts()
     try:
-        env = run.make_env()
+        with UserCode(lambda error: SmrlError(in_words(error))), contextlib.closing(run.make_env()) as env:
+            period, source = _control_period(env, run.settings.action_repeat)
+            if run.config["spec"]["obs"]["dtype"] == "uint8":
+                return EnvironmentFacts(period=period, period_source=source)
+            flat: Any = gymnasium.spaces.flatten_space(env.observation_space)
+            return EnvironmentFacts(flat.low, flat.high, period, source)
     except SmrlError:
         return EnvironmentFacts()
-    with contextlib.closing(env):
-        period, source = _control_period(env, run.settings.action_repeat)
-        low = high = None
-        if run.config["spec"]["obs"]["dtype"] != "uint8":
-            flat: Any = gymnasium.spaces.flatten_space(env.observation_space)
-            low, high = flat.low, flat.high
-    return EnvironmentFacts(low, high, period, source)
 
 
 def _control_period(env: Any, action_repeat: int) -> tuple[float | None, str | None]:

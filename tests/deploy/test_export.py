@@ -204,15 +204,20 @@ def test_policy_py_holds_only_its_own_layers(pendulum: smrl.Run, tmp_path: Path)
 # Verification
 
 
-def wrong(folder: Path, description: Description) -> tuple[Callable[[np.ndarray], Any], str]:
-    act, by = numpy_policy.load(folder, description)
-    return lambda obs: act(obs) + np.float32(1e-4), by
+def wrong(by: float) -> Target:
+    """Return the target numpy with an error."""
+
+    def load(folder: Path, description: Description) -> tuple[Callable[[np.ndarray], Any], str]:
+        act, checked_by = numpy_policy.load(folder, description)
+        return lambda obs: act(obs) + np.float32(by), checked_by
+
+    return Target((), numpy_policy.write, load)
 
 
 def test_a_wrong_export_is_not_kept(pendulum: smrl.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pendulum.export(tmp_path / "policy")
     before = {path.name: path.read_bytes() for path in (tmp_path / "policy").iterdir()}
-    monkeypatch.setitem(TARGETS, "numpy", Target((), TARGETS["numpy"].write, wrong))
+    monkeypatch.setitem(TARGETS, "numpy", wrong(by=1e-4))  # half of that as in [-1, 1]
     with pytest.raises(SmrlError, match=r"by 5\.0e-05, more than 1e-05, so it was not kept .* to another target"):
         pendulum.export(tmp_path / "policy")
     assert {path.name: path.read_bytes() for path in (tmp_path / "policy").iterdir()} == before
@@ -237,6 +242,19 @@ def test_a_tie_of_discrete_actions_is_no_difference(gap: float, scale: float, ti
     obs = np.zeros((2, 1), np.float32)
     compared = compare(description, obs, np.array([1, 1]), np.array([1, 0]))
     assert compared == ((0.0, 1) if tied else (1.0, 0))
+
+
+def test_rounding_is_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large weights make more of the last bits than the tolerance."""
+    spec = Spec(ArraySpec((60,)), Continuous(4, (-2.0,) * 4, (2.0,) * 4))
+    run = write_untrained(tmp_path / "run", "ddpg", "mine", spec, factor=4.0, actor_hidden=(128, 128))
+    done = run.export(tmp_path / "policy")
+    assert done.rounding is not None
+    assert TOLERANCE < done.difference < 4 * done.rounding < 1e-3
+    assert f"where float32 itself is off by {done.rounding:.1e}" in str(done)
+    monkeypatch.setitem(TARGETS, "numpy", wrong(by=0.01))
+    with pytest.raises(SmrlError, match="it was not kept"):
+        run.export(tmp_path / "policy")
 
 
 def test_without_onnxruntime_the_reference_evaluator_checks(

@@ -34,7 +34,7 @@ CASES: dict[str, tuple[str, Spec, dict[str, Any]]] = {
     "drqv2": ("drqv2", Spec(IMAGE, SCALED.action), IMAGES | SMALL | {"features": 8}),
 }
 # Algorithms that share the code of another one's policy, and dtypes, are left to `make test-slow`.
-SLOW = ("td3", "sac", "tqc", "redq", "darc", "half actions", "sac_pixels")
+SLOW = ("td3", "sac", "tqc", "redq", "darc, own critic", "half actions", "sac_pixels")
 
 
 def policy(algorithm: str, spec: Spec, hyper: dict[str, Any]) -> tuple[Description, np.ndarray, np.ndarray]:

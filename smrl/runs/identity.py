@@ -42,9 +42,11 @@ def identity(settings: Settings) -> dict[str, Any]:
 def canonical(settings: Settings) -> str:
     """Return the identity as a text that is equal for equal identities: 1 equals 1.0, and the order does not matter.
 
-    None is left out, so that a run from before a setting existed equals one that does not use it.
+    None and False are left out, so that a run from before a setting existed equals one that does not use it.
     """
-    return _canonical({name: value for name, value in identity(settings).items() if value is not None})
+    return _canonical(
+        {name: value for name, value in identity(settings).items() if value is not None and value is not False}
+    )
 
 
 def digest(settings: Settings) -> str:

@@ -36,7 +36,7 @@ class Agent:
         self.settings = settings
         self.algorithm = algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
         self.rounds = algorithm.rounds * settings.fresh_batches
-        self._rule = rule = rule_of(settings.reuse)
+        self._rule = rule = rule_of(settings.reuse, settings.real_time)
         self._draws = Stream(settings.seed, Purpose.REPLAY)
         self._metrics: list[Metrics] = []  # not yet read back from the device
         self._sums: dict[str, tuple[float, int]] = {}  # sum and count of each metric since `take_metrics`
@@ -76,6 +76,14 @@ class Agent:
         # Not compiled as a whole, because its small programs are compiled once and used for every layer.
         self.state = self._initial_state(key(self.settings.seed, Purpose.INITIALISE))
 
+    def compile(self) -> None:
+        """Wait until the updates are compiled."""
+        self._compiling.join()
+
+    def set_reuse(self, times: int) -> None:
+        """Write the next M into the carry of `smrl.smr.rules.FittedReuse`."""
+        self.state = self.state._replace(rule=jnp.asarray(times, jnp.int32))
+
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Continue from the arrays of a checkpoint."""
         self.state = AgentState(**from_arrays(self._template._asdict(), arrays))
@@ -84,21 +92,29 @@ class Agent:
         """Return the arrays to save."""
         return to_arrays(self.state._asdict())
 
-    def policy_arrays(self) -> dict[str, np.ndarray]:
-        """Return the parameters of the present policy, to save as the best so far; see `load_policy`."""
-        return to_arrays({"best": self._policy()})
+    def policy_arrays(self, policy: Any = None) -> dict[str, np.ndarray]:
+        """Return the parameters of a policy, by default the present one, to save as the best; see `load_policy`."""
+        return to_arrays({"best": self._policy() if policy is None else policy})
+
+    def copy_policy(self) -> Any:
+        """Return the parameters of the present policy for another thread to act with, which learning never changes.
+
+        They are on the CPU, where an action does not wait for updates. The arrays of the state are donated to the next
+        update, which overwrites them, so a view of them would change under the other thread.
+        """
+        return jax.device_put(jax.tree.map(np.array, self._policy()), jax.devices("cpu")[0])
 
     def reset(self, step: int) -> None:
         """Start again with new networks, or with what the algorithm resets; the replay memory is kept."""
         self.state = self._reset(self.state, at(key(self.settings.seed, Purpose.INITIALISE), step))
 
-    def explore(self, obs: np.ndarray, step: int) -> np.ndarray:
-        """Choose actions to train with, for (environments, *obs) at an environment step."""
-        return np.asarray(self._explore(self._policy(), obs, step))
+    def explore(self, obs: np.ndarray, step: int, policy: Any = None) -> np.ndarray:
+        """Choose actions to train with, for (environments, *obs) at an environment step; see `copy_policy`."""
+        return np.asarray(self._explore(self._policy() if policy is None else policy, obs, step))
 
-    def exploit(self, obs: np.ndarray) -> np.ndarray:
-        """Choose greedy actions for (environments, *obs)."""
-        return np.asarray(self._exploit(self._policy(), obs))
+    def exploit(self, obs: np.ndarray, policy: Any = None) -> np.ndarray:
+        """Choose greedy actions for (environments, *obs); see `copy_policy`."""
+        return np.asarray(self._exploit(self._policy() if policy is None else policy, obs))
 
     def learn(self, replay: Replay, moment: Moment) -> None:
         """Make all updates of one learning step, on batches drawn for it."""

@@ -4,7 +4,7 @@ env ──transition──▶ replay ──rounds × batch──▶ reuse(update
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -75,7 +75,7 @@ class Trainer:
         learn_every = self.agent.algorithm.learn_every
         self.clock = Clock(settings.envs, settings.action_repeat, settings.warmup, learn_every)
         self.replay = replay_of(settings, spec, directory.path, progress.notify)
-        self.collector = Collector(settings, envs, self.replay, signals.check_interrupt)
+        self.collector = self._make_collector(envs)
         self.writer = self._open(Writer(directory.checkpoint, self.replay))
         saved = checkpoint.load(directory.checkpoint, progress.notify, self.replay)
         self.step = saved.step if saved else 0
@@ -94,6 +94,9 @@ class Trainer:
         self.logged_counts = self.agent.counts()  # batches and updates at the last row of training.csv
         self.seconds_before = saved.facts["seconds"] if saved else 0.0
         self.started = self.saved_at = time.monotonic()
+
+    def _make_collector(self, envs: Sequence[Environment]) -> Collector:
+        return Collector(self.settings, envs, self.replay, self.signals.check_interrupt)
 
     def train(self) -> str | None:
         """Train until the run is complete or something stops it; return what stopped it."""
@@ -211,9 +214,14 @@ class Trainer:
             "same_batch_updates": rounds * (new_updates - new_batches) / new_batches,
             "updates": updates,
             "uses_per_transition": updates * self.settings.batch_size / self.replay.added,
+            **self._learning_values(),
         }
         self.logged_counts = (batches, updates)
         self.recorder.learning(self.step, values, self.collector.take_mean_return(), self._seconds())
+
+    def _learning_values(self) -> dict[str, float]:
+        """Return further columns of training.csv."""
+        return {}
 
     def _keep_if_best(self, mean: float) -> None:
         if self.best is None or mean > self.best.mean:

@@ -1,5 +1,6 @@
 """One run from its settings: find its folder, lock it, check what is in it, and train what is missing."""
 
+import os
 import re
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -24,6 +25,7 @@ from smrl.training.bias import diagnostics
 from smrl.training.loop import Callbacks, Trainer
 from smrl.training.memory_budget import refuse_large_networks, refuse_too_large
 from smrl.training.progress import Progress, Unfailing
+from smrl.training.real_time import RealTimeTrainer, device_settings
 from smrl.training.run import Run
 from smrl.training.signals import Interrupted, SignalHandler
 from smrl.types import Spec
@@ -42,15 +44,23 @@ def run_training(
     ``make_env`` takes the keywords of `smrl.envs.make.make`.
     """
     runs = options.runs.absolute()  # before an environment is made, which may change the working directory
+    require(
+        options.stop_at is None or settings.eval_episodes > 0,
+        "--stop-at waits for an evaluation, and --eval-episodes 0 makes none; leave one of them out.",
+    )
     make_env, progress = EnvFactory(partial(make_env, **settings.env_options)), Unfailing(progress)
     with ExitStack() as resources:
-        with closing(make_env()) as env:  # an environment that cannot be made is refused before anything is written
+        with ExitStack() as first:  # an environment that cannot be made is refused before anything is written
+            env = first.enter_context(closing(make_env(training=settings.real_time)))
             spec, notes = env.spec, [f"{note.what}. {note.meaning}" for note in env.notes]
+            settings = device_settings(settings, env)
+            if settings.real_time:
+                resources.push(first.pop_all())  # no other is ever made
         for note in filter(None, (*notes, cost_of_reuse(settings))):
             progress.notify(note)
         directory = RunDirectory.of(settings, runs)
         if not directory.path.exists():
-            runtime.start(options.threads)
+            runtime.start(_threads(settings, options))
             _refuse_unfit(settings, spec)  # before anything is written
         resources.enter_context(directory.locked())
         config = doctor.restore_files(directory.path, progress.notify)
@@ -63,7 +73,7 @@ def run_training(
             progress.advance(done)
             progress.notify(f"finished already, {done:,} steps; see {directory.path}")
             return Run(directory.path, trust=True)
-        threads = config["threads"] if config else options.threads  # a run's last bits depend on them
+        threads = config["threads"] if config else _threads(settings, options)  # a run's last bits depend on them
         require(
             options.threads in (None, threads),
             f"{directory.path} was started with {threads} thread(s); leave --threads out to continue it.",
@@ -77,12 +87,13 @@ def run_training(
         config = directory.write_config(settings, spec, env_source, machine.threads(), platform)
         with writing(directory.checkpoint):
             directory.checkpoint.mkdir(exist_ok=True)  # its absence now means that it was deleted
-        trainer = Trainer(
+        kind = RealTimeTrainer if settings.real_time else Trainer
+        trainer = kind(
             settings=settings,
             options=options,
             directory=directory,
             config=config,
-            make_env=make_env,
+            make_env=(lambda **options: env) if settings.real_time else make_env,
             progress=progress,
             callbacks=callbacks,
             signals=signals,
@@ -100,7 +111,7 @@ def run_training(
 
 def cost_of_reuse(settings: Settings[Any]) -> str | None:
     """Return a warning about the cost of reuse on Atari, where the paper advises against it; None elsewhere."""
-    rule = rule_of(settings.reuse)
+    rule = rule_of(settings.reuse, settings.real_time)
     times = max(rule.values) if isinstance(rule, Schedule) else 2
     if times == 1 or not re.fullmatch(atari.IDS, settings.env.rpartition(":")[2]):
         return None
@@ -109,6 +120,13 @@ def cost_of_reuse(settings: Settings[Any]) -> str | None:
         f"reuse makes up to {factor} the updates, and the paper advises against it on Atari for its cost: with reuse "
         "10 its DQN took 8.7 times as long on Pong. --reuse 1 is plain DQN."
     )
+
+
+def _threads(settings: Settings[Any], options: RunOptions) -> int | None:
+    """Return the threads to compute with in a new run, None for the default; one core is left to drive a device."""
+    if options.threads is None and settings.real_time and not os.environ.get(machine.THREADS):
+        return max(1, min(machine.cores() - 1, machine.MAX_THREADS))
+    return options.threads
 
 
 def _refuse_unfit(settings: Settings[Any], spec: Spec) -> None:

@@ -10,13 +10,14 @@ action is computed in the thread that asks for it, so it does not wait for the u
 
 import contextlib
 import gc
+import os
 import statistics
 import sys
 import threading
 import time
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
@@ -45,6 +46,7 @@ MANY_LATE, ENOUGH = 0.01, 100  # share of late steps to warn of, and steps befor
 FAR_BEHIND = 10_000  # learning steps to warn of
 FILLED = 0.9  # of the control period, by the updates of `--reuse realtime`; the rest is for sampling and hand-over
 SWITCH_SECONDS = 2e-4  # after which a thread that computes in Python gives way; Python's default is 5 ms
+LEARNER_NICENESS = 5  # so that the actor runs first where the two share a core
 TRIALS = 30  # actions that are timed before the device moves
 POLL_SECONDS = 0.005
 LEARNED = "real_time.learned_to"  # the name of an array in checkpoints
@@ -249,7 +251,7 @@ class RealTimeTrainer(Trainer):
         self.acted = self.step  # environment steps of the device; the learner has received ``step`` of them
         self.timing = Timing((settings.control_period or 0.0) * settings.action_repeat)
         self._warm_up = Stream(settings.seed, Purpose.WARM_UP)
-        self._update_seconds: deque[float] = deque(maxlen=21)
+        self._use_seconds: deque[float] = deque(maxlen=21)  # of the last learning steps, divided by their M
         self._unheard: deque[tuple[int, dict[str, float]]] = deque()  # evaluations that callbacks have not seen
         self._thread = threading.Thread(target=self._run_learner, name="learner", daemon=True)
         self._failure: BaseException | None = None
@@ -385,6 +387,8 @@ class RealTimeTrainer(Trainer):
     # The learner thread: replay memory, agent, tables and checkpoints
 
     def _run_learner(self) -> None:
+        if sys.platform == "linux":  # where a thread has a priority of its own
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LEARNER_NICENESS)
         try:
             is_over = False
             while not is_over:
@@ -440,23 +444,15 @@ class RealTimeTrainer(Trainer):
         for moment in moments:
             begun = time.perf_counter()
             if self.settings.reuse == FittedReuse.NAME:
-                self.agent.set_reuse(self._fitted_reuse())
+                self.agent.set_reuse(fitting_reuse(self.timing.period * self.clock.learn_every, self._use_seconds))
             times = learn_once(self.agent, self.replay, moment)
             self.log.rows.append(self.replay.added)
             self.log.reuse.append(times)
             self.hand_over.publish(ActingPolicy(moment.step, self.agent.copy_policy()))
-            self._update_seconds.append((time.perf_counter() - begun) / (self.agent.rounds * times))
+            self._use_seconds.append((time.perf_counter() - begun) / times)
         if is_reset and not moments:
             self.hand_over.publish(ActingPolicy(len(self.log.rows), self.agent.copy_policy()))
         self.learned_to = step + self.clock.stride  # last, because the actor waits for it
-
-    def _fitted_reuse(self) -> int:
-        """Return how many updates on each batch fit between two learning steps, by those that were made so far."""
-        if not self._update_seconds:
-            return 1
-        available = FILLED * self.timing.period * self.clock.learn_every
-        fitting = int(available / (self.agent.rounds * statistics.median(self._update_seconds)))
-        return min(max(1, fitting), LARGEST_REUSE)
 
     def _backlog(self) -> int:
         """Return how many learning steps are due and not done."""
@@ -480,6 +476,16 @@ class RealTimeTrainer(Trainer):
     def _restore(self, saved: Saved) -> None:
         super()._restore(saved)
         self.log, self.learned_to = LearningLog.of(saved.arrays), _learned_to(saved)
+
+
+def fitting_reuse(available: float, use_seconds: Collection[float]) -> int:
+    """Return the largest M that fits into the seconds between two learning steps, by the seconds of each use so far.
+
+    >>> fitting_reuse(0.02, []), fitting_reuse(0.02, [0.004, 0.003, 0.9]), fitting_reuse(0.02, [0.5])
+    (1, 4, 1)
+    """
+    fitting = int(FILLED * available / statistics.median(use_seconds)) if use_seconds else 1
+    return min(max(1, fitting), LARGEST_REUSE)
 
 
 def learn_once(agent: Agent, replay: Any, moment: Any) -> int:

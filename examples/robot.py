@@ -23,7 +23,7 @@ class Robot(gymnasium.Env[np.ndarray, np.ndarray]):
     """A pendulum with a motor. Its state advances by the time that has really passed."""
 
     metadata = {"real_time": True, "control_period": PERIOD, "render_modes": []}  # noqa: RUF012  # as in Gymnasium
-    observation_space = Box(np.float32([-1, -1, -MAX_SPEED]), np.float32([1, 1, MAX_SPEED]))
+    observation_space = Box(np.array([-1, -1, -MAX_SPEED], np.float32), np.array([1, 1, MAX_SPEED], np.float32))
     action_space = Box(-MAX_TORQUE, MAX_TORQUE, (1,))
 
     def __init__(self, render_mode: str | None = None) -> None:
@@ -84,7 +84,7 @@ def main(steps: int = 1_500, pause: int = 600) -> smrl.Run:
     settings: Any = {"real_time": True, "steps": steps, "warmup": 300, "eval_every": 150, "greedy_every": 4}
     smrl.train("sac", Robot, on_step=pause_after(pause), **settings)
     print(f"paused after {pause} steps; the same call goes on with a new episode")
-    run = smrl.train("sac", Robot, **settings)
+    run: Any = smrl.train("sac", Robot, **settings)
     print(f"greedy episodes: {run.record.returns.round(1)}")
     run.export("robot-policy", to="numpy")
     return run

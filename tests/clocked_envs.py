@@ -42,7 +42,7 @@ class Clocked(PendulumEnv):
         time.sleep(self.due - now)
         self.taken.append(np.array(action))
         self.steps += 1
-        obs, reward, terminated, _, info = super().step(action)
+        obs, reward, terminated, _, info = super().step(action)  # type: ignore[no-untyped-call]
         self.returns[-1] += float(reward)
         return obs, reward, terminated, self.steps == self.episode_steps, info
 

@@ -27,7 +27,7 @@ from smrl.runs.identity import canonical
 from smrl.runs.records import read_runs
 from smrl.settings import Settings, make_settings
 from smrl.studies import presets
-from smrl.training.real_time import ActedStep, Timing, repeat_learning
+from smrl.training.real_time import ActedStep, ActingPolicy, Timing, repeat_learning
 from smrl.training.signals import Interrupted
 from smrl.types import ArraySpec, Continuous, Spec
 
@@ -241,11 +241,11 @@ def test_a_period_that_the_machine_cannot_keep_is_refused(
 
 def test_lateness_in_numbers_and_words() -> None:
     timing = Timing(period=0.02)
-    zero, one = np.zeros(3), np.zeros(1)
+    obs, policy = np.zeros(3), ActingPolicy(0, None)
+    step = ActedStep(0, 0, obs, obs, 0.0, obs, False, False, False, policy, False, 0.0, latency=0.0004, taken=0.0196)
     for index in range(200):
         late = 0.006 if index % 50 == 1 else 0.001
-        step: Any = (0, 0, zero, one, 0.0, zero, False, False, False, None, False)
-        timing.add(ActedStep(*step, late if index else np.nan, 0.0004, 0.0196))
+        timing.add(step._replace(late=late if index else np.nan))
         if index < 100:
             assert timing.warning() is None, "a few steps prove nothing"
     values = timing.take()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from smrl import plugins
-from smrl.errors import SmrlError, short_repr
+from smrl.errors import SmrlError, require, short_repr
 
 LARGEST_REUSE = 1_000_000  # updates per batch; the paper makes 100,000 on the first one in one of its studies
 MAX_PIECES = 100  # of a schedule, which is compiled piece by piece
@@ -119,11 +119,10 @@ def rule_of(source: int | str | Rule, real_time: bool = False) -> Rule:
 
     ``realtime`` is a rule only of runs in real time.
     """
-    if source == FittedReuse.NAME:
-        if not real_time:
-            raise SmrlError(f"reuse {FittedReuse.NAME} needs a control period: add --real-time, or give a number.")
-        return FittedReuse()
     if isinstance(source, str):
+        if source == FittedReuse.NAME:
+            require(real_time, f"reuse {source} needs a control period: add --real-time, or give a number.")
+            return FittedReuse()
         module, _, name = source.partition(":")
         if module[:1].isdigit() or not name.isidentifier():
             return Schedule.read(source)

@@ -99,8 +99,8 @@ class Agent:
     def copy_policy(self) -> Any:
         """Return the parameters of the present policy for another thread to act with, which learning never changes.
 
-        They are on the CPU, where an action does not wait for updates. The arrays of the state are donated to the next
-        update, which overwrites them, so a view of them would change under the other thread.
+        They are on the CPU, where an action does not wait for updates, and they are copies, because the arrays of the
+        state are donated to the next update.
         """
         return jax.device_put(jax.tree.map(np.array, self._policy()), jax.devices("cpu")[0])
 

@@ -249,7 +249,8 @@ class Trainer:
             return False
 
         def describe(error: BaseException) -> BaseException:
-            self.progress.notify(f"a callback failed at step {self.step:,}; {self._save_after_failure()}.")
+            saved = self._save_after_failure()
+            self.progress.notify(f"a callback failed at step {self.step:,}; {saved}.")
             return error
 
         with UserCode(describe):

@@ -42,7 +42,7 @@ from smrl.types import Spec
 from smrl.validation import Positive, convert
 
 LATE = 1 / 4  # of the control period: a step is late if it comes this much later than it should
-MANY_LATE, ENOUGH = 0.01, 100  # share of late steps to warn of, and steps before it is judged
+MANY_LATE, ENOUGH = 0.01, 500  # share of late steps to warn of, and steps before it is judged
 FAR_BEHIND = 10_000  # learning steps to warn of
 FILLED = 0.9  # of the control period, by the updates of `--reuse realtime`; the rest is for sampling and hand-over
 SWITCH_SECONDS = 2e-4  # after which a thread that computes in Python gives way; Python's default is 5 ms
@@ -205,10 +205,7 @@ class Intake(Collector):
         """End the episode that was interrupted; the device starts a new one."""
         self.episodes = [Episode(obs=np.zeros(0), actions=bytearray(), **fact) for fact in facts[:1]]
         self.replay.cut()
-        notify(
-            "a real-time run does not repeat actions: it goes on with a new episode, and its numbers depend on the "
-            "timing of both threads."
-        )
+        notify("it goes on with a new episode; no action is repeated.")
 
 
 def device_settings(settings: Settings[Any], env: Environment) -> Settings[Any]:
@@ -257,6 +254,7 @@ class RealTimeTrainer(Trainer):
         self._failure: BaseException | None = None
         self._has_warned = set[str]()
         self.acting_version = 0  # of the policy that acted last
+        self._reported = len(self.log.reuse)  # learning steps that training.csv has
 
     def _make_collector(self, envs: Sequence[Environment]) -> Intake:
         return Intake(self.settings, envs, self.replay)
@@ -268,6 +266,10 @@ class RealTimeTrainer(Trainer):
         if self.recorder.last and (reason := self._reached(self.recorder.last.mean)):
             return reason
         self._refuse_short_period()
+        self.progress.notify(
+            "a run in real time depends on its timing, so it is not bit-identical when it is repeated; its log allows "
+            "the learning to be repeated (docs/robots.md)."
+        )
         try:
             with _undisturbed(), self._learning():
                 return self._drive()
@@ -431,7 +433,7 @@ class RealTimeTrainer(Trainer):
                 f"learning is {FAR_BEHIND:,} steps behind and catches up only between episodes: give "
                 "--max-episode-steps, a lower --reuse, or --reuse realtime.",
             )
-        if step.over and (message := self.timing.warning()):
+        if "late" not in self._has_warned and (message := self.timing.warning()):
             self._warn("late", message)
 
     def _learn(self) -> None:
@@ -459,7 +461,7 @@ class RealTimeTrainer(Trainer):
         return len(self.clock.learned_at(self.step)) - len(self.log.rows)
 
     def _learning_values(self) -> dict[str, float]:
-        reuse = self.log.reuse[-1] if self.log.reuse else np.nan
+        reuse, self._reported = statistics.fmean(self.log.reuse[self._reported :]), len(self.log.reuse)
         timing = self.timing.take()
         return {**timing, "backlog": self._backlog(), "acting_version": self.acting_version, "reuse": reuse}
 

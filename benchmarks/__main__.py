@@ -19,7 +19,7 @@ from smrl import machine
 
 SECTIONS = (
     *("peak", "startup", "updates", "images", "full_size", "end_to_end", "growth", "memory", "checkpoints"),
-    *("environments", "simulators", "frames", "tabular", "latency"),
+    *("environments", "simulators", "frames", "tabular", "latency", "real_time"),
 )
 QUICK = ("peak", "startup", "updates", "end_to_end")
 HOME = Path(__file__).resolve().parent

@@ -9,7 +9,8 @@ class Keywords(TypedDict, total=False):
     """Settings, options and hyperparameters of a run."""
 
     reuse: int | str
-    """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), or module:rule."""
+    """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), or module:rule. With
+    real_time also the word realtime: as many as fit into the control period."""
     seed: int
     """Seed of all random numbers of the run."""
     steps: int
@@ -57,11 +58,17 @@ class Keywords(TypedDict, total=False):
     eval_every: int
     """Environment steps between two evaluations."""
     eval_episodes: int
-    """Episodes of the greedy policy per evaluation."""
+    """Episodes of the greedy policy per evaluation. With real_time the default is 1, and 0 evaluates never."""
     bias_every: int | None
     """Environment steps between two measurements of the estimation bias, a multiple of eval_every; by default none."""
     bias_original: bool
     """Measure the estimation bias as the authors of REDQ did: temperature 0.2, normalised by at least 10."""
+    real_time: bool
+    """Train on a device: one environment, which never waits for learning within an episode (docs/robots.md)."""
+    control_period: float | None
+    """Seconds per environment step in real time; by default metadata["control_period"] of the environment."""
+    greedy_every: int | None
+    """In real time, the last eval_episodes of every so many episodes are greedy; by default of every 10."""
     runs: str | Path
     """Folder of all runs."""
     threads: int | None

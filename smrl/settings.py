@@ -21,12 +21,14 @@ from smrl.validation import (
     Seed,
     Share,
     Size,
+    SizeOrZero,
     Threads,
     convert,
     validate,
 )
 
 Hyper = TypeVar("Hyper")
+GREEDY_EVERY = 10  # default of greedy_every
 MAX_EVALUATIONS = 50_000  # per run, so that its tables stay small enough to be read (`smrl.runs.reading`)
 
 
@@ -39,7 +41,10 @@ class Settings(Generic[Hyper]):
     env: Name
     """Gymnasium id, module:id for one that a module registers, or module:function for a function that makes it."""
     reuse: int | Name = "10"
-    """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), or module:rule."""
+    """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), or module:rule.
+
+    With --real-time also the word realtime: as many as fit into the control period.
+    """
     seed: Seed = 0
     """Seed of all random numbers of the run."""
     steps: Count = 300_000
@@ -86,12 +91,18 @@ class Settings(Generic[Hyper]):
     """Environment steps between two resets of the agent, which keep the replay memory; by default there are none."""
     eval_every: Count = 1_000
     """Environment steps between two evaluations."""
-    eval_episodes: Size = 10
-    """Episodes of the greedy policy per evaluation."""
+    eval_episodes: SizeOrZero = 10
+    """Episodes of the greedy policy per evaluation. With --real-time the default is 1, and 0 evaluates never."""
     bias_every: Count | None = None
     """Environment steps between two measurements of the estimation bias, a multiple of eval_every; by default none."""
     bias_original: bool = False
     """Measure the estimation bias as the authors of REDQ did: temperature 0.2, normalised by at least 10."""
+    real_time: bool = False
+    """Train on a device: one environment, which never waits for learning within an episode (docs/robots.md)."""
+    control_period: Positive | None = None
+    """Seconds per environment step in real time; by default metadata["control_period"] of the environment."""
+    greedy_every: Count | None = None
+    """In real time, the last eval_episodes of every so many episodes are greedy; by default of every 10."""
     hyper: Hyper
     """Hyperparameters of the algorithm."""
 
@@ -99,9 +110,10 @@ class Settings(Generic[Hyper]):
         # One source may be given as a text. It is no part of the type: msgspec crashes on Name | Names.
         object.__setattr__(self, "data", (self.data,) if isinstance(self.data, str | Path) else self.data)
         validate(self)
-        rule = rule_of(self.reuse)
+        rule = rule_of(self.reuse, self.real_time)
         object.__setattr__(self, "reuse", str(rule if isinstance(rule, Schedule) else self.reuse))
         self._check_data()
+        self._check_real_time()
         require(
             self.bias_every is None or self.bias_every % self.eval_every == 0,
             f"bias_every must be a multiple of the {self.eval_every} steps between evaluations, not {self.bias_every}.",
@@ -130,6 +142,38 @@ class Settings(Generic[Hyper]):
             f"a data_share of {self.data_share:g} leaves no row {none} in batches of {self.batch_size}: choose one "
             "between, such as 0.5.",
         )
+
+    def _check_real_time(self) -> None:
+        """Refuse what makes no sense on a device, and what makes sense only there."""
+        if not self.real_time:
+            only = {
+                "--eval-episodes 0": self.eval_episodes == 0,
+                "--control-period": self.control_period is not None,
+                "--greedy-every": self.greedy_every is not None,
+            }
+            for flag, is_given in only.items():
+                require(not is_given, f"{flag} is for devices: add --real-time (docs/robots.md), or leave it out.")
+            return
+        require(self.envs == 1, f"--real-time drives one device, so there is one environment, not {self.envs}.")
+        require(
+            self.bias_every is None,
+            "--bias-every plays episodes in environments of its own, which a device does not have: leave it out with "
+            "--real-time.",
+        )
+        require(
+            self.eval_episodes > 0 or self.greedy_every is None,
+            "--eval-episodes 0 plays no greedy episodes; leave --greedy-every out.",
+        )
+        require(
+            self.eval_episodes < self.greedy_cycle,
+            f"{self.eval_episodes} of every {self.greedy_cycle} episodes cannot be greedy, because none would be left "
+            "to explore; lower --eval-episodes or raise --greedy-every.",
+        )
+
+    @property
+    def greedy_cycle(self) -> int:
+        """Episodes of a real-time run of which the last ``eval_episodes`` are greedy."""
+        return self.greedy_every or GREEDY_EVERY
 
     @property
     def env_options(self) -> dict[str, Any]:

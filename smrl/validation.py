@@ -28,6 +28,7 @@ from smrl.machine import MAX_THREADS
 Count = Annotated[int, Meta(ge=1, lt=2**31, description="a whole number of at least 1")]  # JAX counts with 32 bits
 Index = Annotated[int, Meta(ge=0, lt=2**31, description="a whole number of at least 0")]
 Size = Annotated[int, Meta(ge=1, le=65_536, description="a whole number of at least 1")]  # of what is held in memory
+SizeOrZero = Annotated[int, Meta(ge=0, le=65_536, description="a whole number of at least 0")]
 Few = Annotated[int, Meta(ge=1, le=1_000, description="a whole number of at least 1")]  # of what is made one by one
 Threads = Annotated[int, Meta(ge=1, le=MAX_THREADS, description=f"a whole number from 1 to {MAX_THREADS:,}")]
 Seed = Annotated[int, Meta(ge=0, lt=2**32, description="a whole number in [0, 2^32)")]

@@ -63,8 +63,17 @@ def check(env: str | Callable[..., Raw]) -> list[Finding]:
 
 
 def _examine(env: str | Callable[..., Raw]) -> Iterator[Finding]:
-    with contextlib.closing(make(env)) as one, contextlib.closing(make(env)) as two:
+    with contextlib.closing(make(env)) as one:
         yield from _describe(one)
+        if one.is_device:
+            what = f'{one.name} is a device by its metadata["real_time"], so it was neither reset nor stepped'
+            yield Finding("note", what, "This check acts at random and at full speed; see docs/robots.md.")
+        else:
+            yield from _try(one, env)
+
+
+def _try(one: Environment, env: str | Callable[..., Raw]) -> Iterator[Finding]:
+    with contextlib.closing(make(env)) as two:
         if one.env.unwrapped is two.env.unwrapped:
             advice = "Training and evaluation would disturb each other: return a new environment from every call."
             yield Finding("error", f"two calls returned the same {one.name}", advice)

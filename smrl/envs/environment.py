@@ -61,10 +61,20 @@ class Environment:
         spec = spaces.spec(env.observation_space, env.action_space, stack)
         entries = spaces.entries(self.own.observation_space)
         self.spec = spec if entries == (Entry((), spec.obs.shape),) else replace(spec, entries=entries)
-        self.over = False
+        self.over = self._is_closed = False
         self._is_image = spaces.is_image(env.observation_space)
         self._obs_shape = env.observation_space.shape
         self._decode = self.spec.action.decoder()
+
+    @property
+    def is_device(self) -> bool:
+        """Whether metadata["real_time"] says that this is a device, which only runs with --real-time may drive."""
+        return self._metadata("real_time") is True
+
+    @property
+    def control_period(self) -> Any:
+        """The seconds per step in metadata["control_period"], not checked; None without them."""
+        return self._metadata("control_period")
 
     def reset(self, seed: int | None) -> np.ndarray:
         """Start an episode and return its first observation, a new array that the environment does not change later."""
@@ -106,9 +116,16 @@ class Environment:
             return self.env.render()
 
     def close(self) -> None:
-        """Close the environment; an exception does no harm, but one that is to end the process is a fault."""
+        """Close the environment, once; an exception does no harm, but one that is to end the process is a fault."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         with self._calling("close()"), contextlib.suppress(Exception):
             self.env.close()
+
+    def _metadata(self, name: str) -> Any:
+        with self._calling("metadata"):
+            return dict(self.env.metadata or {}).get(name)
 
     def _calling(self, call: str, action: np.ndarray | None = None) -> UserCode:
         return UserCode(lambda error: self._fault(f"failed in {call} with {in_words(error)}", action))

@@ -114,6 +114,10 @@ class EnvFactory:
 
     def __call__(self, **options: Any) -> Environment:
         """Make another environment."""
+        require(
+            not any(env.is_device for env in self._made),
+            f"{self._made[0].name if self._made else ''} is a device by its metadata, so only one may be made.",
+        )
         env = self._make_env(**options)
         require(
             all(env.env.unwrapped is not other.env.unwrapped for other in self._made),

@@ -68,6 +68,7 @@ class _Facts(NamedTuple):
     spec: Spec
     name: str
     notes: tuple[Finding, ...]
+    is_device: bool
 
 
 class _Answer(NamedTuple):
@@ -117,6 +118,11 @@ class Worker:
     def notes(self) -> tuple[Finding, ...]:
         """What the user should read about the environment."""
         return self._made().notes
+
+    @property
+    def is_device(self) -> bool:
+        """Whether the environment's metadata says that it is a device."""
+        return self._made().is_device
 
     def begin_reset(self, seed: int | None) -> Callable[[], np.ndarray]:
         """Start an episode; the result is its first observation."""
@@ -256,7 +262,9 @@ def serve(descriptor: str) -> None:
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the run has ended
         made = _answer("make", partial(_make, connection.recv_bytes()))
         env = made.value
-        connection.send(made if made.error else made._replace(value=_Facts(env.spec, env.name, env.notes)))
+        connection.send(
+            made if made.error else made._replace(value=_Facts(env.spec, env.name, env.notes, env.is_device))
+        )
         while made.error is None:
             call, argument = connection.recv()
             answer = _answer(call, partial(getattr(env, call), *(() if call == "close" else (argument,))))

@@ -10,6 +10,7 @@ those of rows i - N, i - 2N, … of the same episode; before its start the first
 stored than are sampled, so that the oldest sampled rows have all their frames.
 """
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -182,6 +183,22 @@ class Replay:
             "successor_rows": apart,
             "successors": np.array([self._successors[row] for row in apart.tolist()], rows["obs"].dtype),
         }
+
+    def until(self, added: int) -> "Replay":
+        """Return this memory as it was when it had ``added`` rows, to be sampled; it shares the rows.
+
+        No row may have been overwritten since.
+        """
+        require(
+            self.oldest == 0 and self.envs <= added <= self.added,
+            f"the replay memory does not hold its first {added:,} rows.",
+        )
+        earlier = copy.copy(self)
+        earlier.added, earlier._successors = added, dict(self._successors)
+        for row in range(added - self.envs, added):
+            if row not in self._successors:
+                earlier._successors[row] = self._rows["obs"][row + self.envs]
+        return earlier
 
     def restore(self, saved: Rows) -> None:
         """Append what `rows` returned; the memory can be sampled once all rows up to the newest are back."""

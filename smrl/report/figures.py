@@ -111,6 +111,8 @@ def _return_label(records: Sequence[Record], space: str) -> str:
     if len(counts) > 1:
         return f"return{space}(mean of the evaluation episodes)"
     count = counts.pop()
+    if count == 0:
+        return f"return{space}(mean of the training episodes)"
     return (
         f"return{space}(1 evaluation episode)" if count == 1 else f"return{space}(mean of {count} evaluation episodes)"
     )

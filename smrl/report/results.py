@@ -46,6 +46,11 @@ class Curve:
         """Id of the environment."""
         return self.records[0].env
 
+    @property
+    def note(self) -> str:
+        """What to add to the name of a curve whose returns are not those of evaluations."""
+        return "" if self.records[0].episodes else " (training episodes)"
+
 
 @dataclass(frozen=True)
 class Reached:
@@ -113,7 +118,7 @@ def curves(records: Sequence[Record]) -> list[Curve]:
 def curve_names(curves: Sequence[Curve]) -> list[str]:
     """Name each curve by its algorithm, its reuse and the settings that vary among all curves."""
     shown = varying([curve.settings for curve in curves])
-    return [label(curve.settings, shown) for curve in curves]
+    return [label(curve.settings, shown) + curve.note for curve in curves]
 
 
 def mean_steps_to(records: Sequence[Record], score: float) -> Reached:

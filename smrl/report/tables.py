@@ -63,7 +63,7 @@ def comparison_table(records: Sequence[Record], threshold: float | None = None) 
         for row in (row for row in rows if row.curve.env == env):
             settings = row.curve.settings
             cells = [
-                "  " * (len(envs) > 1) + algorithm_words(settings["algorithm"]),
+                "  " * (len(envs) > 1) + algorithm_words(settings["algorithm"]) + row.curve.note,
                 reuse_words(settings["reuse"]),
                 *(words(settings[name]) if name in settings else UNKNOWN for name in names),
                 *(f"{len(row.returns)}", row.progress, spread(row.returns), number(row.best)),

@@ -68,13 +68,16 @@ def lines_until(path: Path, step: int) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One run: its settings, and the mean return of every evaluation."""
+    """One run: its settings, and the mean return of every evaluation.
+
+    A real-time run without evaluations has the mean returns of its training episodes instead.
+    """
 
     path: Path
     settings: dict[str, Any]  # by name, the hyperparameters among them
     steps: NDArray[np.int64]  # strictly increasing, at least one
     returns: NDArray[np.float64]
-    episodes: int  # per evaluation
+    episodes: int  # per evaluation; 0 where the returns are those of training episodes
 
     @property
     def env(self) -> str:
@@ -105,7 +108,7 @@ class Record:
 
 
 def read_run(path: Path) -> Record:
-    """Read the record of a run that has at least one evaluation."""
+    """Read the record of a run that has at least one evaluation, or one return if it makes no evaluations."""
     record = _read(path)
     if record is None:
         raise SmrlError(f"{path / EVALUATIONS} holds no evaluation yet; wait for the first one of the run.")
@@ -121,18 +124,21 @@ def read_runs(folder: Path) -> list[Record]:
 
 def _read(path: Path) -> Record | None:
     run = RunDirectory(path)
-    settings, file = flat(run.read_config()["settings"]), run.evaluations
+    settings = flat(run.read_config()["settings"])
+    is_evaluated = settings.get("eval_episodes") != 0
+    file, name = (run.evaluations, "mean") if is_evaluated else (run.training, "episode_return")
     if not file.exists():
         return None
     try:
-        rows = list(csv.DictReader(read_rows(file)))
+        rows = [row for row in csv.DictReader(read_rows(file)) if is_evaluated or row[name]]
         if not rows:
             return None
         steps = np.array([int(row["step"]) for row in rows], np.int64)
-        returns = np.array([float(row["mean"]) for row in rows], np.float64)
-        episodes = int(rows[-1]["episodes"])
+        returns = np.array([float(row[name]) for row in rows], np.float64)
+        episodes = int(rows[-1]["episodes"]) if is_evaluated else 0
     except (csv.Error, KeyError, TypeError, ValueError, OverflowError):
-        raise Damaged(file, "its columns step, episodes and mean must hold numbers") from None
+        columns = "step, episodes and mean" if is_evaluated else f"step and {name}"
+        raise Damaged(file, f"its columns {columns} must hold numbers") from None
     if (np.diff(steps) <= 0).any():
         raise Damaged(file, "its steps do not increase")
     return Record(path, settings, steps, returns, episodes)

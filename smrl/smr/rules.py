@@ -6,10 +6,12 @@ the updates report. Reading a rule needs no JAX.
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
 
 from smrl import plugins
-from smrl.errors import SmrlError, short_repr
+from smrl.errors import SmrlError, require, short_repr
 
 LARGEST_REUSE = 1_000_000  # updates per batch; the paper makes 100,000 on the first one in one of its studies
 MAX_PIECES = 100  # of a schedule, which is compiled piece by piece
@@ -84,6 +86,25 @@ class Schedule:
         return ",".join([*pieces, str(self.values[-1])])
 
 
+@dataclass(frozen=True)
+class FittedReuse:
+    """``realtime``: as many updates as fit into the control period. A real-time run writes M into the carry."""
+
+    NAME: ClassVar[str] = "realtime"
+
+    def init(self) -> np.ndarray:
+        """Return M of the first learning step."""
+        return np.ones((), np.int32)
+
+    def times(self, carry: Any, step: Any) -> Any:
+        """Return M as it was last written into the carry."""
+        return carry
+
+    def observe(self, carry: Any, report: Any) -> Any:
+        """Return the carry unchanged."""
+        return carry
+
+
 def is_schedule(text: str) -> bool:
     """Return whether a text is a number or a schedule, so that reading it imports nothing."""
     try:
@@ -93,9 +114,15 @@ def is_schedule(text: str) -> bool:
     return True
 
 
-def rule_of(source: int | str | Rule) -> Rule:
-    """Return the rule for a number, the text of a schedule or ``module:name``; return a rule unchanged."""
+def rule_of(source: int | str | Rule, real_time: bool = False) -> Rule:
+    """Return the rule for a number, the text of a schedule or ``module:name``; return a rule unchanged.
+
+    ``realtime`` is a rule only of runs in real time.
+    """
     if isinstance(source, str):
+        if source == FittedReuse.NAME:
+            require(real_time, f"reuse {source} needs a control period: add --real-time, or give a number.")
+            return FittedReuse()
         module, _, name = source.partition(":")
         if module[:1].isdigit() or not name.isidentifier():
             return Schedule.read(source)

@@ -71,6 +71,10 @@ def done_steps(directory: RunDirectory) -> int | None:
 def refuse_unfit(runs: Sequence[Settings[Any]]) -> None:
     """Make every environment and algorithm once, so that errors appear here instead of in many processes."""
     specs = {}
+    require(
+        not any(settings.real_time for settings in runs),
+        "runs in real time share one device, so they cannot be launched together: start each with smrl train.",
+    )
     for settings in runs:
         task = (settings.env, *settings.env_options.values())
         if task not in specs:

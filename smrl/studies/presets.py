@@ -243,4 +243,6 @@ def resolve(algorithm: str, env: str, preset: str = "paper", **values: Any) -> "
             )
         if fnmatchcase(env.rpartition(":")[2], canonical(row.tasks)):
             settings |= row.settings
+    if values.get("real_time"):
+        settings["eval_episodes"] = 1  # the device plays them, one after the other
     return make_settings(algorithm, env, **settings | values)

@@ -21,13 +21,24 @@ from smrl.smr.loop import AgentState, initial_state, learner
 from smrl.smr.rules import rule_of
 from smrl.training.clock import Moment
 from smrl.training.memory_budget import refuse_large_networks
-from smrl.training.normaliser import CLIP, load_normaliser, statistics_of
+from smrl.training.normaliser import CLIP, Normaliser, load_normaliser, statistics_of
 from smrl.types import Array, Key, Metrics, Spec, Transition
 
 METRICS_BUFFER = 100  # metrics kept on the device before they are read back, so that a GPU is rarely waited for
 METRICS_EVERY = 10  # learning steps between two metrics: reading the losses back every time would be slow
 
 KeyPath = tuple[Any, ...]
+
+
+class ActingParams(NamedTuple):
+    """What an action depends on besides the observation."""
+
+    params: Any
+    normaliser: Normaliser | None
+
+    def observe(self, obs: np.ndarray) -> np.ndarray:
+        """Return observations as the networks take them."""
+        return obs if self.normaliser is None else self.normaliser(obs)
 
 
 class Agent:
@@ -40,7 +51,7 @@ class Agent:
         self.algorithm = algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
         self.rounds = algorithm.rounds * settings.fresh_batches
         self.statistics = statistics_of(settings, spec)  # of what is normalised; who collects updates them
-        self._rule = rule = rule_of(settings.reuse)
+        self._rule = rule = rule_of(settings.reuse, settings.real_time)
         self._draws = Stream(settings.seed, Purpose.REPLAY)
         self._metrics: list[Metrics] = []  # not yet read back from the device
         self._sums: dict[str, tuple[float, int]] = {}  # sum and count of each metric since `take_metrics`
@@ -85,6 +96,14 @@ class Agent:
             if self.statistics:
                 self.statistics.start_from(networks)
 
+    def compile(self) -> None:
+        """Wait until the updates are compiled."""
+        self._compiling.join()
+
+    def set_reuse(self, times: int) -> None:
+        """Write the next M into the carry of `smrl.smr.rules.FittedReuse`."""
+        self.state = self.state._replace(rule=jnp.asarray(times, jnp.int32))
+
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Continue from the arrays of a checkpoint."""
         self.state = AgentState(**from_arrays(self._template._asdict(), arrays))
@@ -95,21 +114,34 @@ class Agent:
         """Return the arrays to save."""
         return to_arrays(self.state._asdict()) | (self.statistics.arrays() if self.statistics else {})
 
-    def policy_arrays(self) -> dict[str, np.ndarray]:
-        """Return the parameters of the present policy, to save as the best so far; see `load_policy`."""
-        return to_arrays({"best": self._policy()}) | (self.statistics.policy_arrays() if self.statistics else {})
+    def policy_arrays(self, policy: ActingParams | None = None) -> dict[str, np.ndarray]:
+        """Return the parameters of a policy, by default the present one, to save as the best; see `load_policy`."""
+        policy = policy or self._present()
+        return to_arrays({"best": policy.params}) | (policy.normaliser.arrays() if policy.normaliser else {})
+
+    def copy_policy(self) -> ActingParams:
+        """Return the present policy for another thread to act with, which learning never changes.
+
+        Its parameters are on the CPU, where an action does not wait for updates, and they are copies, because the
+        arrays of the state are donated to the next update.
+        """
+        present = self._present()
+        copied = jax.device_put(jax.tree.map(np.array, present.params), jax.devices("cpu")[0])
+        return present._replace(params=copied)
 
     def reset(self, step: int) -> None:
         """Start again with new networks, or with what the algorithm resets; the replay memory is kept."""
         self.state = self._reset(self.state, at(key(self.settings.seed, Purpose.INITIALISE), step))
 
-    def explore(self, obs: np.ndarray, step: int) -> np.ndarray:
-        """Choose actions to train with, for (environments, *obs) at an environment step."""
-        return np.asarray(self._explore(self._policy(), self._observed(obs), step))
+    def explore(self, obs: np.ndarray, step: int, policy: ActingParams | None = None) -> np.ndarray:
+        """Choose actions to train with, for (environments, *obs) at an environment step; see `copy_policy`."""
+        policy = policy or self._present()
+        return np.asarray(self._explore(policy.params, policy.observe(obs), step))
 
-    def exploit(self, obs: np.ndarray) -> np.ndarray:
-        """Choose greedy actions for (environments, *obs)."""
-        return np.asarray(self._exploit(self._policy(), self._observed(obs)))
+    def exploit(self, obs: np.ndarray, policy: ActingParams | None = None) -> np.ndarray:
+        """Choose greedy actions for (environments, *obs); see `copy_policy`."""
+        policy = policy or self._present()
+        return np.asarray(self._exploit(policy.params, policy.observe(obs)))
 
     def learn(self, replay: Replay | MixedReplay, moment: Moment) -> None:
         """Make all updates of one learning step, on batches drawn for it."""
@@ -133,11 +165,9 @@ class Agent:
         """Return the number of batches drawn and of updates made so far."""
         return int(self.state.batches), int(self.state.updates)
 
-    def _observed(self, obs: np.ndarray) -> np.ndarray:
-        return self.statistics.observe(obs) if self.statistics else obs
-
-    def _policy(self) -> Any:
-        return self.algorithm.policy_params(self.state.algorithm)
+    def _present(self) -> ActingParams:
+        normaliser = self.statistics.normaliser if self.statistics else None
+        return ActingParams(self.algorithm.policy_params(self.state.algorithm), normaliser)
 
     def _read_metrics(self) -> None:
         """Add the buffered metrics to their sums, except NaN, which stands for a metric that was not computed."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from smrl.envs.environment import EnvironmentFault, Step
 from smrl.envs.workers import Env, WorkerDied, insist
-from smrl.errors import SmrlError
+from smrl.errors import require
 from smrl.memory.replay import Replay
 from smrl.randomness import Purpose, Stream, environment_seed
 from smrl.settings import Settings
@@ -29,6 +29,15 @@ class Episode:
     actions: bytearray  # those taken so far; a compact array that grows, because an endless episode has millions
     total: float = 0.0  # sum of the rewards
     over: bool = False
+
+
+def require_finite(actions: np.ndarray, step: int) -> None:
+    """Refuse to take actions that are not finite."""
+    require(
+        bool(np.isfinite(actions).all()),
+        f"the policy's action at step {step + 1:,} is not finite: training has diverged; lower the learning rates or "
+        "the reuse.",
+    )
 
 
 class Collector:
@@ -129,11 +138,7 @@ class Collector:
         if step < settings.warmup and settings.warmup_actions == "uniform":
             return self.spec.action.random(self._warm_up.at(step), len(self.envs))
         actions = np.asarray(act(self._observations(), step))
-        if not np.isfinite(actions).all():
-            raise SmrlError(
-                f"the policy's action at step {step + 1:,} is not finite: training has diverged; lower the learning "
-                "rates or the reuse."
-            )
+        require_finite(actions, step)
         return actions
 
     def _observations(self) -> np.ndarray:

@@ -48,9 +48,10 @@ class Evaluator:
         seed: int,
         purpose: Purpose = Purpose.EVALUATE,
         notify: Callable[[str], None] = logger.warning,
+        at_once: int = AT_ONCE,
     ) -> None:
         """Make the environments; ``notify`` receives one warning about an episode that does not end."""
-        self.envs = [make_env() for _ in range(min(episodes, AT_ONCE))]
+        self.envs = [make_env() for _ in range(min(episodes, at_once))]
         self.episodes, self.seed, self.purpose, self.notify = episodes, seed, purpose, notify
         self._has_warned = False
 
@@ -124,7 +125,8 @@ def evaluate(
     run, episodes = require_run(run), convert("episodes", episodes, Size)
     policy = run.best_policy if convert("best", best, bool) else run.policy
     factory = EnvFactory(lambda: make_environment(run, env))
-    with contextlib.closing(Evaluator(factory, episodes, run.settings.seed)) as evaluator:
+    at_once = 1 if run.settings.real_time else AT_ONCE  # there is one device
+    with contextlib.closing(Evaluator(factory, episodes, run.settings.seed, at_once=at_once)) as evaluator:
         played = evaluator(policy.act)
     assert played is not None
     return played

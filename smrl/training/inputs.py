@@ -15,7 +15,6 @@ import numpy as np
 from smrl.algorithms import registry
 from smrl.data import sources
 from smrl.errors import SmrlError, require
-from smrl.memory.mixed import MixedReplay
 from smrl.memory.replay import Replay
 from smrl.randomness import Purpose, key
 from smrl.runs import checkpoint
@@ -71,12 +70,11 @@ def load_input(directory: RunDirectory, config: Mapping[str, Any], name: str) ->
     )
 
 
-def with_data(settings: Settings[Any], spec: Spec, replay: Replay, rows: Arrays) -> MixedReplay:
-    """Return a memory that draws from a run's own one and from its data."""
-    count = len(rows["reward"])
-    data = Replay(count, spec, gamma=settings.gamma, n_step=settings.n_step, windows=settings.windows)
+def data_memory(settings: Settings[Any], spec: Spec, rows: Arrays) -> Replay:
+    """Return a memory that holds a run's data."""
+    data = Replay(len(rows["reward"]), spec, gamma=settings.gamma, n_step=settings.n_step, windows=settings.windows)
     data.restore(rows)
-    return MixedReplay(replay, data, settings.data_share)
+    return data
 
 
 def _read_networks(settings: Settings[Any], spec: Spec, path: Path, notify: Callable[[str], None]) -> Arrays:

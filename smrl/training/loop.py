@@ -4,7 +4,7 @@ env ──transition──▶ replay ──rounds × batch──▶ reuse(update
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -27,7 +27,7 @@ from smrl.training.bias import BiasEstimator
 from smrl.training.clock import Clock
 from smrl.training.collector import Collector
 from smrl.training.evaluator import Evaluator
-from smrl.training.inputs import load_input, with_data
+from smrl.training.inputs import data_memory, load_input
 from smrl.training.memory_budget import replay_of
 from smrl.training.progress import Progress
 from smrl.training.recorder import Recorder
@@ -83,8 +83,9 @@ class Trainer:
         self.replay = replay_of(settings, spec, directory.path, progress.notify)
         self.memory: Replay | MixedReplay = self.replay  # what is learned from
         if settings.data is not None:
-            self.memory = with_data(settings, spec, self.replay, load_input(directory, config, DATA))
-        self.collector = Collector(settings, envs, self.replay, signals.check_interrupt, self.agent.statistics)
+            data = data_memory(settings, spec, load_input(directory, config, DATA))
+            self.memory = MixedReplay(self.replay, data, settings.data_share)
+        self.collector = self._make_collector(envs)
         self.writer = self._open(Writer(directory.checkpoint, self.replay))
         saved = checkpoint.load(directory.checkpoint, progress.notify, self.replay)
         self.step = saved.step if saved else 0
@@ -103,6 +104,9 @@ class Trainer:
         self.logged_counts = self.agent.counts()  # batches and updates at the last row of training.csv
         self.seconds_before = saved.facts["seconds"] if saved else 0.0
         self.started = self.saved_at = time.monotonic()
+
+    def _make_collector(self, envs: Sequence[Env]) -> Collector:
+        return Collector(self.settings, envs, self.replay, self.signals.check_interrupt, self.agent.statistics)
 
     def train(self) -> str | None:
         """Train until the run is complete or something stops it; return what stopped it."""
@@ -220,6 +224,7 @@ class Trainer:
             "same_batch_updates": rounds * (new_updates - new_batches) / new_batches,
             "updates": updates,
             "uses_per_transition": updates * self.settings.batch_size / self.memory.added,
+            **self._learning_values(),
         }
         self.logged_counts = (batches, updates)
         sometimes = {"episode_return": self.collector.take_mean_return()}
@@ -227,6 +232,10 @@ class Trainer:
             sometimes["env_restarts"] = self.restarts.used - self.logged_restarts
             self.logged_restarts = self.restarts.used
         self.recorder.learning(self.step, values, sometimes, self._seconds())
+
+    def _learning_values(self) -> dict[str, float]:
+        """Return further columns of training.csv."""
+        return {}
 
     def _keep_if_best(self, mean: float) -> None:
         if self.best is None or mean > self.best.mean:
@@ -254,7 +263,8 @@ class Trainer:
             return False
 
         def describe(error: BaseException) -> BaseException:
-            self.progress.notify(f"a callback failed at step {self.step:,}; {self._save_after_failure()}.")
+            saved = self._save_after_failure()
+            self.progress.notify(f"a callback failed at step {self.step:,}; {saved}.")
             return error
 
         with UserCode(describe):

@@ -42,6 +42,10 @@ class Normaliser:
         with np.errstate(over="ignore"):  # what overflows is clipped
             return np.clip((obs - self.mean) * self.scale, -CLIP, CLIP)
 
+    def arrays(self) -> Arrays:
+        """Return the arrays to save with the best policy."""
+        return {f"best.{name}": value for name, value in vars(self).items()}
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -130,11 +134,6 @@ class Statistics:
         if self._returns is not None:
             kept |= self._returns.arrays("statistics.returns") | {RUNNING: self._running.copy()}
         return kept
-
-    def policy_arrays(self) -> Arrays:
-        """Return the arrays to save with the best policy; none before the first observation."""
-        parts = {} if self.normaliser is None else vars(self.normaliser)
-        return {f"best.{name}": value for name, value in parts.items()}
 
     def restore(self, arrays: Arrays) -> None:
         """Continue from the arrays of a checkpoint."""

@@ -1,11 +1,12 @@
 """One run from its settings: find its folder, lock it, check what is in it, and train what is missing."""
 
+import os
 import re
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -28,6 +29,7 @@ from smrl.training.loop import Callbacks, Trainer
 from smrl.training.memory_budget import refuse_large_networks, refuse_too_large
 from smrl.training.normaliser import statistics_of
 from smrl.training.progress import Progress, Unfailing
+from smrl.training.real_time import RealTimeTrainer, device_settings
 from smrl.training.run import Run
 from smrl.training.signals import Interrupted, SignalHandler
 from smrl.types import Spec
@@ -46,20 +48,17 @@ def run_training(
     ``make_env`` takes the keywords of `smrl.envs.make.make`.
     """
     here, runs = Path.cwd(), options.runs.absolute()  # an environment that is made may change the working directory
-    progress, make_here = Unfailing(progress), partial(make_env, **settings.env_options)
-    restarts, opened = Restarts(options.env_restarts, progress.notify), EnvFactory(make_here)
-    open_env: Callable[..., Env] = opened
-    if options.env_workers == "process":
-        open_env = in_workers(make_here, settings.env, restarts, options.env_timeout)
+    progress = Unfailing(progress)
+    require(
+        options.stop_at is None or settings.eval_episodes > 0,
+        "--stop-at waits for an evaluation, and --eval-episodes 0 makes none; leave one of them out.",
+    )
     with ExitStack() as resources:
-        with closing(open_env()) as env:  # an environment that cannot be made is refused before anything is written
-            spec, notes = env.spec, [f"{note.what}. {note.meaning}" for note in env.notes]
-        for note in filter(None, (*notes, cost_of_reuse(settings))):
-            progress.notify(note)
+        settings, spec, open_env, restarts = _open(settings, options, make_env, progress.notify, resources)
         directory = RunDirectory.of(settings, runs)
         inputs: dict[str, Any] | None = None
         if not directory.path.exists():  # refuse what does not fit before anything is written
-            runtime.start(options.threads)
+            runtime.start(_threads(settings, options))
             _refuse_unfit(settings, spec)
             inputs = read_inputs(settings, spec, here, directory.path, progress.notify)
         resources.enter_context(directory.locked())
@@ -73,7 +72,7 @@ def run_training(
             progress.advance(done)
             progress.notify(f"finished already, {done:,} steps; see {directory.path}")
             return Run(directory.path, trust=True)
-        threads = config["threads"] if config else options.threads  # a run's last bits depend on them
+        threads = config["threads"] if config else _threads(settings, options)  # a run's last bits depend on them
         require(
             options.threads in (None, threads),
             f"{directory.path} was started with {threads} thread(s); leave --threads out to continue it.",
@@ -93,7 +92,8 @@ def run_training(
         config = directory.write_config(settings, spec, env_source, machine.threads(), platform, checksums)
         with writing(directory.checkpoint):
             directory.checkpoint.mkdir(exist_ok=True)  # its absence now means that it was deleted
-        trainer = Trainer(
+        kind = RealTimeTrainer if settings.real_time else Trainer
+        trainer = kind(
             settings=settings,
             options=options,
             directory=directory,
@@ -115,9 +115,45 @@ def run_training(
     return Run(directory.path, trust=True)  # the caller has named its modules
 
 
+class _Opened(NamedTuple):
+    settings: Settings[Any]  # with the control period of a device
+    spec: Spec
+    make_env: Callable[..., Env]
+    restarts: Restarts
+
+
+def _open(
+    settings: Settings[Any],
+    options: RunOptions,
+    make_env: Callable[..., Environment],
+    notify: Callable[[str], None],
+    resources: ExitStack,
+) -> _Opened:
+    """Make one environment to learn its spec, so that one that cannot be made is refused before anything is written.
+
+    It is closed again, unless it is a device, of which no other is ever made.
+    """
+    make_here, restarts = partial(make_env, **settings.env_options), Restarts(options.env_restarts, notify)
+    opened: Callable[..., Env] = EnvFactory(make_here)
+    if options.env_workers == "process":
+        require(not settings.real_time, "--real-time drives its device in this process: leave --env-workers out.")
+        opened = in_workers(make_here, settings.env, restarts, options.env_timeout)
+    with ExitStack() as first:
+        env = first.enter_context(closing(opened(training=settings.real_time)))
+        for note in env.notes:
+            notify(f"{note.what}. {note.meaning}")
+        settings = device_settings(settings, env)
+        if cost := cost_of_reuse(settings):
+            notify(cost)
+        if settings.real_time:
+            resources.push(first.pop_all())
+            opened = lambda **options: env  # noqa: E731
+        return _Opened(settings, env.spec, opened, restarts)
+
+
 def cost_of_reuse(settings: Settings[Any]) -> str | None:
     """Return a warning about the cost of reuse on Atari, where the paper advises against it; None elsewhere."""
-    rule = rule_of(settings.reuse)
+    rule = rule_of(settings.reuse, settings.real_time)
     times = max(rule.values) if isinstance(rule, Schedule) else 2
     if times == 1 or not re.fullmatch(atari.IDS, settings.env.rpartition(":")[2]):
         return None
@@ -126,6 +162,13 @@ def cost_of_reuse(settings: Settings[Any]) -> str | None:
         f"reuse makes up to {factor} the updates, and the paper advises against it on Atari for its cost: with reuse "
         "10 its DQN took 8.7 times as long on Pong. --reuse 1 is plain DQN."
     )
+
+
+def _threads(settings: Settings[Any], options: RunOptions) -> int | None:
+    """Return the threads to compute with in a new run, None for the default; one core is left to drive a device."""
+    if options.threads is None and settings.real_time and not os.environ.get(machine.THREADS):
+        return max(1, min(machine.cores() - 1, machine.MAX_THREADS))
+    return options.threads
 
 
 def _refuse_unfit(settings: Settings[Any], spec: Spec) -> None:

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
-from smrl.types import ArraySpec, Continuous, Discrete, Spec
+from smrl.types import ArraySpec, Continuous, Discrete, Spec, Transition
 
 SPEC = Spec(ArraySpec((2,)), Continuous(1))
 GAMMA = 0.9
@@ -156,6 +157,7 @@ PROGRAM = """
 from smrl import runtime
 runtime.start(1)
 import numpy as np
+from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.types import ArraySpec, Continuous, Spec
 
@@ -179,3 +181,26 @@ def test_empty_memory_is_not_allocated() -> None:
     ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert all(int(line) < 5_000_000 for line in ended.stdout.split()), ended.stdout
+
+
+@pytest.mark.parametrize(("envs", "n_step", "stack"), [(1, 1, 1), (1, 3, 1), (2, 3, 1), (1, 1, 3)])
+def test_until_is_the_memory_as_it_was(envs: int, n_step: int, stack: int) -> None:
+    spec = Spec(ArraySpec((1, 1, stack), "int32", stack), Continuous(1))
+    draw = np.random.default_rng(0)
+    replay = Replay(100, spec, gamma=0.9, n_step=n_step, envs=envs)
+    before: list[Transition] = []  # batches from the memory when it had envs, envs + 1, … rows
+    frames = np.arange(stack) + 1000 * np.arange(envs)[:, None]
+    for row in range(60):
+        obs, following = frames[row % envs], frames[row % envs] + 1
+        ends = draw.random(2) < 0.1
+        replay.add(obs[None, None], np.zeros(1), float(row), following[None, None], *map(bool, ends))
+        frames[row % envs] = following if not ends.any() else 50 * row  # a new episode repeats its first frame
+        if replay.added >= envs:
+            before.append(replay.sample(np.random.default_rng(row), 1, 200))
+    replay.cut()
+    for row, batch in enumerate(before, start=envs - 1):
+        for then, now in zip(batch, replay.until(row + 1).sample(np.random.default_rng(row), 1, 200), strict=True):
+            assert np.array_equal(then, now), row
+    for rows in (envs - 1, 61):
+        with pytest.raises(SmrlError, match="does not hold its first"):
+            replay.until(rows)

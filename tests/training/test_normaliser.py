@@ -17,6 +17,8 @@ import smrl
 from smrl.envs import make as envs
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
+from smrl.paper import batch_fit
+from smrl.randomness import Purpose, Stream
 from smrl.runs import checkpoint
 from smrl.settings import make_settings
 from smrl.training.agent import Agent, load_policy
@@ -150,6 +152,25 @@ def test_the_agent_acts_and_learns_as_one_without_normalisation_that_is_given_no
     learned = other.arrays()
     assert all(np.array_equal(array, learned[name]) for name, array in mine.arrays().items() if name in learned)
     assert not np.array_equal(mine.arrays()["['updates']"], arrays["['updates']"])
+
+
+def test_the_batch_fit_is_measured_on_normalised_batches(run: smrl.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Transition] = []
+
+    def measure(state: Any, batch: Transition, held_out: Transition, *_: Any) -> np.ndarray:
+        seen.extend((batch, held_out))
+        return np.ones((2, 4))
+
+    monkeypatch.setattr(batch_fit, "measure_of", lambda algorithm, name: measure)
+    batch_fit.measure_run(run, (1,), 1, print)
+    arrays, replay = saved_run(run)
+    drawn = batch_fit.draw(replay, Stream(0, Purpose.REPLAY).at(180), 8)
+    statistics = statistics_of(run.settings, run.policy.spec)
+    assert statistics is not None
+    statistics.restore(arrays)
+    for mine, raw in zip(seen, drawn, strict=True):
+        for field, expected in zip(mine, statistics.normalise(raw), strict=True):
+            np.testing.assert_array_equal(field, expected)
 
 
 @pytest.mark.slow  # test_continue.py kills such a run

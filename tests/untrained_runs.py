@@ -17,6 +17,7 @@ from smrl.runs.checkpoint import Saved
 from smrl.runs.paths import CONFIG
 from smrl.studies.presets import resolve
 from smrl.training.agent import to_arrays
+from smrl.training.normaliser import statistics_of
 from smrl.types import Algorithm, Spec
 
 ROWS = 30  # of the replay memory
@@ -37,6 +38,11 @@ def write_untrained(
     state = random_state(made, factor)
     best = jax.tree.map(lambda leaf: leaf / 2, made.policy_params(state))
     arrays = to_arrays({"algorithm": state}) | to_arrays({"best": best})
+    statistics = statistics_of(resolved, spec)
+    if statistics is not None:  # those of a few observations that are far from standardised
+        for obs in 5 * observations(spec, np.random.default_rng(3), 20) + 4:
+            statistics.update(obs[None], np.ones(1), np.zeros(1, bool))
+        arrays |= statistics.arrays() | statistics.policy_arrays()
     replay = Replay(10_000, spec, gamma=0.9)
     draw = np.random.default_rng(5)
     for row in range(ROWS):
@@ -52,13 +58,13 @@ def random_state(algorithm: Algorithm[Any], factor: float = 1.0) -> Any:
     """Return a state of random weights, multiplied by a factor, for which nothing is compiled."""
     draw = np.random.default_rng(1)
 
-    def leaf(like: Any) -> np.ndarray:
-        inputs = max(1, np.prod(like.shape[:-1]))
+    def leaf(path: Any, like: Any) -> np.ndarray:
+        inputs = 200 if "bias" in str(path) else max(1, np.prod(like.shape[:-1]))
         if like.dtype.kind != "f":
             return np.zeros(like.shape, like.dtype)
         return np.asarray(factor * draw.standard_normal(like.shape) * (2 / inputs) ** 0.5, like.dtype)
 
-    return jax.tree.map(leaf, jax.eval_shape(algorithm.init, jax.random.key(0)))
+    return jax.tree_util.tree_map_with_path(leaf, jax.eval_shape(algorithm.init, jax.random.key(0)))
 
 
 def observations(spec: Spec, draw: np.random.Generator, count: int) -> np.ndarray:

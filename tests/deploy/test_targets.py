@@ -13,6 +13,7 @@ from untrained_runs import IMAGES, SMALL, observations, random_state
 from smrl.algorithms import registry
 from smrl.deploy.description import Description, describe_policy
 from smrl.deploy.export import TARGETS, TOLERANCE, compare
+from smrl.deploy.policy import Network
 from smrl.errors import SmrlError
 from smrl.layers import Activation, Dense, Layer, LayerNorm, Normalise
 from smrl.nn.networks import ACTIVATIONS
@@ -71,6 +72,17 @@ def test_every_target_computes_the_policy(case: str, tmp_path: Path) -> None:
             low, high = description.spec.action.bounds
             flat = act(1e6 * obs if not description.is_image else obs).reshape(len(obs), -1)
             assert ((flat >= low) & (flat <= high)).all(), "also where rounding would exceed a bound"
+
+
+def test_actors_and_critics_of_darc_matter() -> None:
+    """Both actors are chosen, and other critics choose otherwise."""
+    description, obs, _ = policy(*CASES["darc"])
+    (layer,), arrays = description.described
+    best, own = (
+        Network([layer | {"layer": "actor_values", "own_critic": own}], arrays)(obs).argmax(-1) for own in (False, True)
+    )
+    assert 0 < best.mean() < 1
+    assert (best != own).mean() > 0.1
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -10,7 +10,6 @@ action is computed in the thread that asks for it, so it does not wait for the u
 
 import contextlib
 import gc
-import os
 import statistics
 import sys
 import threading
@@ -51,7 +50,6 @@ MANY_LATE, ENOUGH = 0.01, 500  # share of late steps to warn of, and steps befor
 FAR_BEHIND = 10_000  # learning steps to warn of
 FILLED = 0.9  # of the control period, by the updates of `--reuse realtime`; the rest is for sampling and hand-over
 SWITCH_SECONDS = 2e-4  # after which a thread that computes in Python gives way; Python's default is 5 ms
-LEARNER_NICENESS = 5  # so that the actor runs first where the two share a core
 TRIALS = 30  # actions that are timed before the device moves
 POLL_SECONDS = 0.005
 LEARNED = "real_time.learned_to"  # the name of an array in checkpoints
@@ -402,8 +400,6 @@ class RealTimeTrainer(Trainer):
     # The learner thread: replay memory, agent, tables and checkpoints
 
     def _run_learner(self) -> None:
-        if sys.platform == "linux":  # where a thread has a priority of its own
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LEARNER_NICENESS)
         try:
             is_over = False
             while not is_over:

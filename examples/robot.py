@@ -84,7 +84,7 @@ def main(steps: int = 1_500, pause: int = 600) -> smrl.Run:
     settings: Any = {"real_time": True, "steps": steps, "warmup": 300, "eval_every": 150, "greedy_every": 4}
     smrl.train("sac", Robot, on_step=pause_after(pause), **settings)
     print(f"paused after {pause} steps; the same call goes on with a new episode")
-    run: Any = smrl.train("sac", Robot, **settings)
+    run = smrl.train("sac", Robot, **settings)
     print(f"greedy episodes: {run.record.returns.round(1)}")
     run.export("robot-policy", to="numpy")
     return run

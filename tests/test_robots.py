@@ -13,7 +13,6 @@ import smrl
 from examples import robot
 from smrl.cli.main import main
 from smrl.training.real_time import repeat_learning
-from smrl.training.run import Run
 
 PAGE = (Path(__file__).parents[1] / "docs" / "robots.md").read_text()
 COMMANDS = re.findall(r"^    smrl (train .*)$", PAGE, re.MULTILINE)
@@ -57,7 +56,6 @@ def fast_robot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(robot, "EPISODE_STEPS", 50)
 
 
-@pytest.mark.skipif(not hasattr(Run, "export"), reason="there is no export yet")
 @pytest.mark.slow
 @pytest.mark.usefixtures("fast_robot")
 def test_the_example(in_tmp_path: Path) -> None:

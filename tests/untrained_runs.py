@@ -42,7 +42,7 @@ def write_untrained(
     if statistics is not None:  # those of a few observations that are far from standardised
         for obs in 5 * observations(spec, np.random.default_rng(3), 20) + 4:
             statistics.update(obs[None], np.ones(1), np.zeros(1, bool))
-        arrays |= statistics.arrays() | statistics.policy_arrays()
+        arrays |= statistics.arrays() | (statistics.normaliser.arrays() if statistics.normaliser else {})
     replay = Replay(10_000, spec, gamma=0.9)
     draw = np.random.default_rng(5)
     for row in range(ROWS):

@@ -40,11 +40,13 @@ def environment_facts(run: "Run") -> EnvironmentFacts:
     Nothing is known if it cannot be made: without its function, or without trust in a run's custom code. A device is
     not made, because a training may be using it.
     """
-    if run.settings.to_json().get("real_time"):
-        return EnvironmentFacts()
+    settings = run.settings
+    if settings.real_time:
+        period = (settings.control_period or 0.0) * settings.action_repeat
+        return EnvironmentFacts(period=period, period_source="control_period")
     try:
         with UserCode(lambda error: SmrlError(in_words(error))), contextlib.closing(run.make_env()) as env:
-            period, source = _control_period(env, run.settings.action_repeat)
+            period, source = _control_period(env, settings.action_repeat)
             if run.config["spec"]["obs"]["dtype"] == "uint8":
                 return EnvironmentFacts(period=period, period_source=source)
             flat: Any = gymnasium.spaces.flatten_space(env.observation_space)

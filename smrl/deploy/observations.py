@@ -42,8 +42,8 @@ def environment_facts(run: "Run") -> EnvironmentFacts:
     """
     settings = run.settings
     if settings.real_time:
-        period = (settings.control_period or 0.0) * settings.action_repeat
-        return EnvironmentFacts(period=period, period_source="control_period")
+        seconds = (settings.control_period or 0.0) * settings.action_repeat
+        return EnvironmentFacts(period=seconds, period_source="control_period")
     try:
         with UserCode(lambda error: SmrlError(in_words(error))), contextlib.closing(run.make_env()) as env:
             period, source = _control_period(env, settings.action_repeat)

@@ -1,6 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
-CORES := $(shell nproc)
+# Tests in parallel: one more than there are cores, because many of them wait for processes that they have started.
+WORKERS := $(shell expr $$(nproc) + 1)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 # Tests that also run by XLA, as on a GPU or without a compiler: the conformance table and float64 references of vectors;
 # test-slow runs all tests of the algorithms so. XLA compiles faster if it optimises less.
@@ -33,13 +34,13 @@ test: install
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/pytest -n $(CORES) --dist worksteal -m "not slow"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
 	SMRL_KERNELS=xla XLA_FLAGS=--xla_backend_optimization_level=0 \
-		$(BIN)/pytest -n $(CORES) --dist worksteal tests/algorithms -k "$(BY_XLA)"
+		$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms -k "$(BY_XLA)"
 
 test-slow: install  # long tests, among them the kernels with sanitizers and with fewer vector instructions
-	$(BIN)/pytest -n $(CORES) -m slow
-	SMRL_KERNELS=xla $(BIN)/pytest -n $(CORES) --dist worksteal tests/algorithms tests/smr -m "not slow"
+	$(BIN)/pytest -n $(WORKERS) -m slow
+	SMRL_KERNELS=xla $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms tests/smr -m "not slow"
 
 bench: .venv/peers  # all sections, with peers; writes benchmarks/results.md, .json and .png
 	$(BIN)/python -m benchmarks

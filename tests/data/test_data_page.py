@@ -16,7 +16,8 @@ SHORT = [
 RUN = "before/Pendulum-v1/sac-reuse10/seed0"  # as the page names it
 
 
-@pytest.mark.parametrize("which", [pytest.param("compare", marks=pytest.mark.slow), "others"])
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["compare", "others"])
 def test_commands_of_the_page(which: str, in_tmp_path: Path) -> None:
     blocks = re.findall(r"```(sh|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
     for code in (text for kind, text in blocks if kind == "python"):

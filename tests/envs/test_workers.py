@@ -92,7 +92,7 @@ def test_faults_come_back_as_they_are_and_the_worker_lives(env: Any) -> None:
     there.close()
 
 
-@pytest.mark.parametrize("env", [RaisesInConstructor, "broken_envs:no_such_function", "NoSuchTask-v0"])
+@pytest.mark.parametrize("env", [RaisesInConstructor, "broken_envs:no_such_function", "Pendulum-v9"])
 def test_an_environment_that_cannot_be_made_is_refused_as_without_workers(env: Any) -> None:
     there = worker(env)
     with pytest.raises(SmrlError) as mine:

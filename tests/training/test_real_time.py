@@ -102,6 +102,7 @@ def test_learning_can_be_repeated_offline(reuse: int | str, devices: list[Clocke
     assert_repeatable(run)
 
 
+@pytest.mark.slow
 def test_normalisation_data_and_a_warm_start_work_on_a_device() -> None:
     before = train(seed=1, normalise_observations=True)
     settings: dict[str, Any] = {"normalise_observations": True, "data": before.path, "from_run": str(before.path)}

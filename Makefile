@@ -3,9 +3,9 @@ BIN := .venv/bin
 # Tests in parallel: one more than there are cores, because many of them wait for processes that they have started.
 WORKERS := $(shell expr $$(nproc) + 1)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
-# Tests that also run by XLA, as on a GPU or without a compiler: the conformance table and float64 references of vectors;
+# Tests that also run by XLA, as on a GPU or without a compiler: the conformance table and float64 references, of vectors;
 # test-slow runs all tests of the algorithms so. XLA compiles faster if it optimises less.
-BY_XLA := (test_conformance and not 4-16-) or (test_one_update_is_that_of_numpy and not (default or drqv2 or pixels))
+BY_XLA := (test_conformance or test_one_update_is_that_of_numpy) and not (4-16- or default or drqv2 or pixels)
 # Tests start many processes, each of which would otherwise compile smrl's modules again.
 export PYTHONDONTWRITEBYTECODE :=
 

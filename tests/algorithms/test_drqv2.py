@@ -133,6 +133,7 @@ def test_a_reset_keeps_the_encoder_and_its_optimiser() -> None:
         assert same(getattr(new, name), getattr(fresh, name)) == (name != "encoder"), name
 
 
+@pytest.mark.slow
 def test_shifts_are_drawn_anew_in_every_reuse_or_once_per_batch() -> None:
     state = drqv2(DrQv2(**SIZES), SPEC).init(KEY)
     cases: Any = (("reuse", False), ("batch", True))

@@ -103,6 +103,7 @@ def test_play_writes_a_video(run: smrl.Run, tmp_path: Path, capsys: pytest.Captu
     assert [path.name for path in video.parent.iterdir()] == ["play.mp4"]
 
 
+@pytest.mark.slow
 def test_play_the_best_policy(run: smrl.Run, tmp_path: Path) -> None:
     played = [smrl_play.play(run, tmp_path / "play.mp4", 1, best=best)[0] for best in (False, True)]
     evaluated = [float(evaluate(run, 1, best=best).returns[0]) for best in (False, True)]

@@ -61,6 +61,7 @@ def updates_of_a_step(name: str, reuse: int, fresh_batches: int) -> Any:
     return learn(start, batches, 1, 1, jax.random.key(1))[0].algorithm
 
 
+@pytest.mark.slow
 def test_redq_makes_100_updates_of_critics_and_5_of_its_actor() -> None:
     settings = resolve("redq", "Hopper-v4")
     assert (settings.reuse, settings.fresh_batches) == ("5", 20)

@@ -98,6 +98,7 @@ def test_a_dead_worker_ends_the_run_with_a_message_and_the_run_continues(
     assert results(finished) == results(plain), "nothing of the step was stored"
 
 
+@pytest.mark.slow
 def test_a_dead_worker_is_replaced_and_its_episode_is_truncated(
     plain: smrl.Run, tmp_path: Path, deaths: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

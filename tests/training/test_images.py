@@ -31,7 +31,11 @@ CONTROL = SHORT | {"actor_hidden": (8,), "critic_hidden": (8,), "features": 8}
             DQN | {"image_size": 20, "envs": 2, "n_step": 3, "max_episode_steps": 200},
             marks=pytest.mark.slow,
         ),
-        ("drqv2", "smrl/CatchContinuous-v0", CONTROL | {"noise_steps": 300, "reset_every": 150}),
+        pytest.param(
+            *("drqv2", "smrl/CatchContinuous-v0"),
+            CONTROL | {"noise_steps": 300, "reset_every": 150},
+            marks=pytest.mark.slow,
+        ),
         ("sac_pixels", "smrl/CatchContinuous-v0", CONTROL | {"augmentation": "batch"}),
     ],
 )

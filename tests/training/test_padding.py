@@ -26,6 +26,7 @@ SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 20, "eval_epis
 SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,), "max_episode_steps": 15, "pad_observations": 4}
 
 
+@pytest.mark.slow
 def test_a_run_with_padding_is_trained_evaluated_and_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = smrl.train("sac", "Pendulum-v1", **SHORT, **SMALL, bias_every=60, runs=tmp_path, quiet=True)
     assert "padobservations4" in run.path.parent.name

@@ -33,6 +33,7 @@ CHUNK = 100  # of them at a time, because convolutions take much memory
 EXAMPLES = 10
 TOLERANCE = 1e-5  # largest difference of actions in [-1, 1], and largest relative difference of two values in a tie
 ROUNDINGS = 4  # times the effect of rounding to float32 that two policies may differ by, where that exceeds the former
+LARGEST_DIFFERENCE = 0.01  # that rounding excuses
 Act = Callable[[np.ndarray], Any]  # (batch, *obs) → (batch, *action)
 
 
@@ -88,6 +89,11 @@ def export(run: "Run", path: Path, to: str, best: bool) -> Exported:
     facts = environment_facts(run)
     observations, from_replay = draw(run, description, facts, OBSERVATIONS)
     wanted = _actions(lambda obs: policy(description.as_observed(obs)), observations)
+    require(
+        bool(np.isfinite(wanted).all()),
+        f"the policy of {run.path} returns actions that are not finite numbers: the training has diverged; export an "
+        "earlier policy, such as that of --best.",
+    )
     place = Path(os.path.abspath(path))
     new = place.with_name(f".{place.name}.new")
     with writing(path, "or export to another folder"):
@@ -102,7 +108,7 @@ def export(run: "Run", path: Path, to: str, best: bool) -> Exported:
             difference, ties = compare(description, observations, wanted, actions)
             rounding = _rounding(description, observations) if difference > TOLERANCE else None
             done = Exported(path, to, policy.step, OBSERVATIONS, from_replay, difference, rounding, ties, checked_by)
-            if rounding is not None and difference > ROUNDINGS * rounding:
+            if rounding is not None and difference > min(ROUNDINGS * rounding, LARGEST_DIFFERENCE):
                 raise _difference(done, description, observations, wanted)
             contract = _contract(run, description, facts, done, best) | _examples(observations, wanted)
             _write_contract(new / CONTRACT, contract)
@@ -179,7 +185,7 @@ def _reshaped(description: Description, network: Network) -> Act:
 def _describe(run: "Run", policy: "Policy") -> Description:
     """Return the description of a policy; raise SmrlError if the algorithm's layers are no network."""
     name = run.settings.algorithm
-    with UserCode(lambda error: _faulty_network(name, error)):
+    with UserCode(lambda error: _faulty_network(name, error)), np.errstate(all="ignore"):
         description = describe_policy(policy.layers(), policy.spec, name, run.settings.to_json())
         Network(*description.described)(np.zeros((1, *description.obs_shape), policy.spec.obs.dtype))
     return description

@@ -404,6 +404,9 @@ def test_weights_that_are_not_finite(tmp_path: Path) -> None:
     run = write_untrained(tmp_path / "run", "ddpg", "Pendulum-v1", factor=float("nan"), **SMALL)
     with pytest.raises(SmrlError, match=r"not finite numbers \(0\.weights\): the training has diverged"):
         run.export(tmp_path / "policy")
+    huge = write_untrained(tmp_path / "huge", "ddpg", "Pendulum-v1", factor=1e30, **SMALL)
+    with pytest.raises(SmrlError, match=r"actions that are not finite .* has diverged"):
+        huge.export(tmp_path / "policy")
     assert not (tmp_path / "policy").exists()
 
 

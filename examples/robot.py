@@ -81,7 +81,8 @@ def pause_after(steps: int) -> Any:
 
 def main(steps: int = 1_500, pause: int = 600) -> smrl.Run:
     """Train, pause, resume and export."""
-    settings: Any = {"real_time": True, "steps": steps, "warmup": 300, "eval_every": 150, "greedy_every": 4}
+    settings: Any = {"real_time": True, "steps": steps, "warmup": 300, "reuse": "realtime"}
+    settings |= {"eval_every": 150, "greedy_every": 4}
     smrl.train("sac", Robot, on_step=pause_after(pause), **settings)
     print(f"paused after {pause} steps; the same call goes on with a new episode")
     run = smrl.train("sac", Robot, **settings)

@@ -59,7 +59,7 @@ def fast_robot(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("fast_robot")
 def test_the_example(in_tmp_path: Path) -> None:
-    run = robot.main(steps=400, pause=320)
+    run = robot.main(steps=600, pause=320)
     assert len(run.record.returns)
     assert list((in_tmp_path / "robot-policy").iterdir())
 

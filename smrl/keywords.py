@@ -68,7 +68,7 @@ class Keywords(TypedDict, total=False):
     control_period: float | None
     """Seconds per environment step in real time; by default metadata["control_period"] of the environment."""
     greedy_every: int | None
-    """In real time, the last eval_episodes of every so many episodes are greedy; by default of every 10."""
+    """Length in episodes of a cycle in real time, whose last eval_episodes are greedy; by default 10."""
     runs: str | Path
     """Folder of all runs."""
     threads: int | None

@@ -102,7 +102,7 @@ class Settings(Generic[Hyper]):
     control_period: Positive | None = None
     """Seconds per environment step in real time; by default metadata["control_period"] of the environment."""
     greedy_every: Count | None = None
-    """In real time, the last eval_episodes of every so many episodes are greedy; by default of every 10."""
+    """Length in episodes of a cycle in real time, whose last eval_episodes are greedy; by default 10."""
     hyper: Hyper
     """Hyperparameters of the algorithm."""
 

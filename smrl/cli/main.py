@@ -30,15 +30,8 @@ GROUPS = {  # each command is the module of its name in this package, with a fun
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 TAKE_MODULES = ("train", "compare", "reproduce", "check-env")  # commands in which users type module:name
-WRITE_FILES = (
-    "train",
-    "compare",
-    "sweep",
-    "report",
-    "play",
-    "export",
-    "reproduce",
-)  # what they print is not their only result
+# What these print is not their only result.
+WRITE_FILES = ("train", "compare", "sweep", "report", "play", "export", "reproduce")
 
 USAGE = """\
 usage: smrl COMMAND …

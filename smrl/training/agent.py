@@ -21,7 +21,7 @@ from smrl.smr.loop import AgentState, initial_state, learner
 from smrl.smr.rules import rule_of
 from smrl.training.clock import Moment
 from smrl.training.memory_budget import refuse_large_networks
-from smrl.training.normaliser import CLIP, Normaliser, load_normaliser, statistics_of
+from smrl.training.normaliser import CLIP, Normaliser, load_normaliser, observed, statistics_of
 from smrl.types import Array, Key, Metrics, Spec, Transition
 
 METRICS_BUFFER = 100  # metrics kept on the device before they are read back, so that a GPU is rarely waited for
@@ -35,10 +35,6 @@ class ActingParams(NamedTuple):
 
     params: Any
     normaliser: Normaliser | None
-
-    def observe(self, obs: np.ndarray) -> np.ndarray:
-        """Return observations as the networks take them."""
-        return obs if self.normaliser is None else self.normaliser(obs)
 
 
 class Agent:
@@ -136,12 +132,12 @@ class Agent:
     def explore(self, obs: np.ndarray, step: int, policy: ActingParams | None = None) -> np.ndarray:
         """Choose actions to train with, for (environments, *obs) at an environment step; see `copy_policy`."""
         policy = policy or self._present()
-        return np.asarray(self._explore(policy.params, policy.observe(obs), step))
+        return np.asarray(self._explore(policy.params, observed(obs, policy.normaliser), step))
 
     def exploit(self, obs: np.ndarray, policy: ActingParams | None = None) -> np.ndarray:
         """Choose greedy actions for (environments, *obs); see `copy_policy`."""
         policy = policy or self._present()
-        return np.asarray(self._exploit(policy.params, policy.observe(obs)))
+        return np.asarray(self._exploit(policy.params, observed(obs, policy.normaliser)))
 
     def learn(self, replay: Replay | MixedReplay, moment: Moment) -> None:
         """Make all updates of one learning step, on batches drawn for it."""
@@ -198,7 +194,7 @@ def load_policy(settings: Settings[Any], spec: Spec, arrays: dict[str, np.ndarra
     exploit, normaliser = jax.jit(algorithm.exploit), load_normaliser(settings, spec, arrays, best)
 
     def act(obs: np.ndarray) -> np.ndarray:
-        return np.asarray(exploit(policy, normaliser(obs) if normaliser else obs))
+        return np.asarray(exploit(policy, observed(obs, normaliser)))
 
     def layers() -> Sequence[Layer]:
         if algorithm.network is None:

@@ -20,7 +20,7 @@ from smrl.randomness import Purpose, at, key
 from smrl.settings import Settings
 from smrl.statistics import sample_sd
 from smrl.training.evaluator import Evaluator, logger
-from smrl.training.normaliser import Statistics
+from smrl.training.normaliser import Statistics, observed
 from smrl.types import Algorithm, Array
 
 PAIRS, PER_EPISODE = 1_000, 350
@@ -77,14 +77,15 @@ class BiasEstimator:
         """
         alpha = ORIGINAL_ALPHA if self.original else float(self._temperature(state))
         factor = self.reward_scale * (statistics.reward_factor if statistics else 1.0)
+        normaliser = statistics.normaliser if statistics else None
         calls, episodes = 0, 0
         expected, found = list[float](), list[float]()
         while len(found) < PAIRS:
             seen: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # action, log π and Q of every step
 
             def act(obs: np.ndarray, seen: list[Any] = seen, calls: int = calls) -> np.ndarray:
-                observed = statistics.observe(obs) if statistics else obs
-                seen.append(jax.device_get(self._sample(state, observed, step, calls + len(seen))))
+                sampled = self._sample(state, observed(obs, normaliser), step, calls + len(seen))
+                seen.append(jax.device_get(sampled))
                 return np.asarray(seen[-1][0])
 
             played = self.evaluator(act, episodes, halt)

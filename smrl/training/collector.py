@@ -9,7 +9,7 @@ import numpy as np
 
 from smrl.envs.environment import EnvironmentFault, Step
 from smrl.envs.workers import Env, WorkerDied, insist
-from smrl.errors import require
+from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
 from smrl.randomness import Purpose, Stream, environment_seed
 from smrl.settings import Settings
@@ -33,11 +33,11 @@ class Episode:
 
 def require_finite(actions: np.ndarray, step: int) -> None:
     """Refuse to take actions that are not finite."""
-    require(
-        bool(np.isfinite(actions).all()),
-        f"the policy's action at step {step + 1:,} is not finite: training has diverged; lower the learning rates or "
-        "the reuse.",
-    )
+    if not np.isfinite(actions).all():  # not require, which would format the message at every step
+        raise SmrlError(
+            f"the policy's action at step {step + 1:,} is not finite: training has diverged; lower the learning rates "
+            "or the reuse."
+        )
 
 
 class Collector:

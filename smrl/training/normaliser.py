@@ -47,6 +47,11 @@ class Normaliser:
         return {f"best.{name}": value for name, value in vars(self).items()}
 
 
+def observed(obs: np.ndarray, normaliser: Normaliser | None) -> np.ndarray:
+    """Return observations as the networks take them."""
+    return obs if normaliser is None else normaliser(obs)
+
+
 @dataclass(frozen=True)
 class Moments:
     """Number, mean and sum of squared deviations of the values so far.
@@ -123,10 +128,6 @@ class Statistics:
         if self.normaliser is not None:
             batch = batch._replace(obs=self.normaliser(batch.obs), next_obs=self.normaliser(batch.next_obs))
         return batch._replace(reward=batch.reward * np.float32(self.reward_factor))
-
-    def observe(self, obs: np.ndarray) -> np.ndarray:
-        """Return observations as the policy takes them."""
-        return obs if self.normaliser is None else self.normaliser(obs)
 
     def arrays(self) -> Arrays:
         """Return the arrays to save."""

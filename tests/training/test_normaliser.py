@@ -25,7 +25,16 @@ from smrl.training.agent import Agent, load_policy
 from smrl.training.bias import BiasEstimator
 from smrl.training.clock import Moment
 from smrl.training.memory_budget import replay_of
-from smrl.training.normaliser import CLIP, EPSILON, Moments, Normaliser, Statistics, load_normaliser, statistics_of
+from smrl.training.normaliser import (
+    CLIP,
+    EPSILON,
+    Moments,
+    Normaliser,
+    Statistics,
+    load_normaliser,
+    observed,
+    statistics_of,
+)
 from smrl.types import Algorithm, Transition
 
 SHORT: dict[str, Any] = {"steps": 180, "warmup": 60, "eval_every": 60, "eval_episodes": 2, "batch_size": 8, "reuse": 2}
@@ -144,8 +153,8 @@ def test_the_agent_acts_and_learns_as_one_without_normalisation_that_is_given_no
             return normalise(replay.sample(*args))
 
     obs = replay.rows(0, 3)["obs"]
-    np.testing.assert_array_equal(mine.explore(obs, 100), other.explore(statistics.observe(obs), 100))
-    np.testing.assert_array_equal(mine.exploit(obs), other.exploit(statistics.observe(obs)))
+    np.testing.assert_array_equal(mine.explore(obs, 100), other.explore(observed(obs, statistics.normaliser), 100))
+    np.testing.assert_array_equal(mine.exploit(obs), other.exploit(observed(obs, statistics.normaliser)))
     moment = Moment(step=100, env_step=181, draw=180)
     mine.learn(replay, moment)
     other.learn(cast("Replay", Normalised()), moment)
@@ -205,7 +214,7 @@ def statistics(spec_size: int = 2, **changes: Any) -> Statistics:
 
 def test_nothing_changes_before_the_first_statistic() -> None:
     empty, obs = statistics(), floats([[50, -3]])
-    assert empty.observe(obs) is obs
+    assert observed(obs, empty.normaliser) is obs
     batch = Transition(obs, obs, floats([7]), floats([0.9]), obs)
     np.testing.assert_array_equal(empty.normalise(batch).reward, [7])
     restored = statistics()
@@ -216,11 +225,11 @@ def test_nothing_changes_before_the_first_statistic() -> None:
 def test_what_has_not_varied_is_not_blown_up() -> None:
     once = statistics()
     once.update(floats([[5, 1e6]]), np.array([0.0]), np.array([False]))
-    np.testing.assert_array_equal(once.observe(floats([5.5, 1e6 + 1])), [0.5, 1])
+    np.testing.assert_array_equal(observed(floats([5.5, 1e6 + 1]), once.normaliser), [0.5, 1])
     assert once.reward_factor == 1
     for value in (4, 6):
         once.update(floats([[value, 1e6]]), np.array([1.0]), np.array([True]))
-    np.testing.assert_allclose(once.observe(floats([6, 1e6])), [np.sqrt(1.5), 0], rtol=1e-6)
+    np.testing.assert_allclose(observed(floats([6, 1e6]), once.normaliser), [np.sqrt(1.5), 0], rtol=1e-6)
     assert once.reward_factor == pytest.approx(1 / np.sqrt(2 / 9), rel=1e-6)
 
 

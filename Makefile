@@ -9,7 +9,7 @@ BY_XLA := (test_conformance or test_one_update_is_that_of_numpy) and not (4-16- 
 # Tests start many processes, each of which would otherwise compile smrl's modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo test test-slow bench bench-quick format
+.PHONY: install demo docs test test-slow bench bench-quick format
 
 .venv/package: pyproject.toml  # the package alone
 	$(PYTHON) -m venv .venv
@@ -24,10 +24,17 @@ export PYTHONDONTWRITEBYTECODE :=
 	$(PIP) -e ".[peers]"
 	touch $@
 
+.venv/documented: .venv/developed  # with what builds the documentation site and runs the notebook
+	$(PIP) -e ".[docs,notebook]"
+	touch $@
+
 install: .venv/developed
 
 demo: .venv/package  # SAC on Pendulum with and without reuse: a table and a picture
 	$(BIN)/smrl compare sac Pendulum-v1 --reuse 1 10 --seeds 2 --steps 2500 --warmup 500 --eval-every 250 --target -200
+
+docs: .venv/documented  # the documentation site, in build/site; open index.html, no server is needed
+	$(BIN)/python -m zensical build --strict --clean
 
 test: install
 	$(BIN)/ruff check .
@@ -38,7 +45,7 @@ test: install
 	SMRL_KERNELS=xla XLA_FLAGS=--xla_backend_optimization_level=0 \
 		$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms -k "$(BY_XLA)"
 
-test-slow: install  # long tests, among them the kernels with sanitizers and with fewer vector instructions
+test-slow: install .venv/documented  # long tests, among them the kernels with sanitizers and with fewer vector instructions
 	$(BIN)/pytest -n $(WORKERS) -m slow
 	SMRL_KERNELS=xla $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms tests/smr -m "not slow"
 

@@ -150,6 +150,13 @@ def test_a_missing_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     assert 'pip install "smrl[atari]"' in refused_here(capsys, "train", "sac", "ALE/Pong-v5")
 
 
+def test_mujoco_is_an_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.mujoco")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    assert 'pip install "smrl[mujoco]"' in refused_here(capsys, "train", "sac", "Hopper-v4")
+
+
 @pytest.mark.parametrize(
     ("kind", "fault"),
     [

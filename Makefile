@@ -9,7 +9,7 @@ BY_XLA := (test_conformance or test_one_update_is_that_of_numpy) and not (4-16- 
 # Tests start many processes, each of which would otherwise compile smrl's modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo test test-slow bench bench-quick format
+.PHONY: install demo test test-slow dist bench bench-quick format
 
 .venv/package: pyproject.toml  # the package alone
 	$(PYTHON) -m venv .venv
@@ -41,6 +41,12 @@ test: install
 test-slow: install  # long tests, among them the kernels with sanitizers and with fewer vector instructions
 	$(BIN)/pytest -n $(WORKERS) -m slow
 	SMRL_KERNELS=xla $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms tests/smr -m "not slow"
+
+dist: .venv/package  # a wheel and an sdist in dist/; the wheel is tried in a fresh environment outside the tree
+	$(PIP) build
+	rm -rf dist build/lib
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python tests/try_wheel.py dist/*.whl
 
 bench: .venv/peers  # all sections, with peers; writes benchmarks/results.md, .json and .png
 	$(BIN)/python -m benchmarks

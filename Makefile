@@ -4,8 +4,10 @@ BIN := .venv/bin
 WORKERS := $(shell expr $$(nproc) + 1)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 # Tests that also run by XLA, as on a GPU or without a compiler: the conformance table and float64 references, of vectors;
-# test-slow runs all tests of the algorithms so. XLA compiles faster if it optimises less.
+# test-slow runs all tests of the algorithms so.
 BY_XLA := (test_conformance or test_one_update_is_that_of_numpy) and not (4-16- or default or drqv2 or pixels)
+# XLA compiles faster if it optimises less; test-slow has XLA's defaults.
+QUICKLY := XLA_FLAGS=--xla_backend_optimization_level=0
 # Tests start many processes, each of which would otherwise compile smrl's modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -34,9 +36,8 @@ test: install
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
-	SMRL_KERNELS=xla XLA_FLAGS=--xla_backend_optimization_level=0 \
-		$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms -k "$(BY_XLA)"
+	$(QUICKLY) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
+	$(QUICKLY) SMRL_KERNELS=xla $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms -m "not slow" -k "$(BY_XLA)"
 
 test-slow: install  # long tests, among them the kernels with sanitizers and with fewer vector instructions
 	$(BIN)/pytest -n $(WORKERS) -m slow

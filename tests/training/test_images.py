@@ -36,7 +36,9 @@ CONTROL = SHORT | {"actor_hidden": (8,), "critic_hidden": (8,), "features": 8}
             CONTROL | {"noise_steps": 300, "reset_every": 150},
             marks=pytest.mark.slow,
         ),
-        ("sac_pixels", "smrl/CatchContinuous-v0", CONTROL | {"augmentation": "batch"}),
+        pytest.param(
+            *("sac_pixels", "smrl/CatchContinuous-v0"), CONTROL | {"augmentation": "batch"}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_run_with_images_continues_bit_for_bit(

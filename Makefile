@@ -11,7 +11,7 @@ QUICKLY := XLA_FLAGS=--xla_backend_optimization_level=0
 # Tests start many processes, each of which would otherwise compile smrl's modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo test test-slow dist bench bench-quick format
+.PHONY: install demo docs test test-slow dist bench bench-quick format
 
 .venv/package: pyproject.toml  # the package alone
 	$(PYTHON) -m venv .venv
@@ -26,10 +26,17 @@ export PYTHONDONTWRITEBYTECODE :=
 	$(PIP) -e ".[peers]"
 	touch $@
 
+.venv/documented: .venv/developed  # with what builds the documentation site and runs the notebook
+	$(PIP) -e ".[docs,notebook]"
+	touch $@
+
 install: .venv/developed
 
 demo: .venv/package  # SAC on Pendulum with and without reuse: a table and a picture
 	$(BIN)/smrl compare sac Pendulum-v1 --reuse 1 10 --seeds 2 --steps 2500 --warmup 500 --eval-every 250 --target -200
+
+docs: .venv/documented  # the documentation site, in build/site; open index.html, no server is needed
+	$(BIN)/python -m zensical build --strict --clean
 
 test: install
 	$(BIN)/ruff check .
@@ -39,7 +46,7 @@ test: install
 	$(QUICKLY) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
 	$(QUICKLY) SMRL_KERNELS=xla $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms -m "not slow" -k "$(BY_XLA)"
 
-test-slow: install  # long tests, among them the kernels with sanitizers and with fewer vector instructions
+test-slow: install .venv/documented  # long tests, among them the kernels with sanitizers and with fewer vector instructions
 	$(BIN)/pytest -n $(WORKERS) -m slow
 	SMRL_KERNELS=xla $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms tests/smr -m "not slow"
 

@@ -1,4 +1,6 @@
-"""Train a 50 Hz pendulum in real time: pause, resume, and export the policy. Run: python examples/robot.py
+"""Train a 50 Hz pendulum in real time: pause, resume, and export the policy. Takes about a minute.
+
+Run: python examples/robot.py
 
 The pendulum is simulated, but its clock is real: it swings on while nobody acts, as a device would. docs/robots.md
 explains every part.

@@ -15,7 +15,7 @@ from smrl.cli.main import main
 from smrl.training.real_time import repeat_learning
 
 PAGE = (Path(__file__).parents[1] / "docs" / "robots.md").read_text()
-COMMANDS = re.findall(r"^    smrl (train .*)$", PAGE, re.MULTILINE)
+COMMANDS = re.findall(r"^smrl (train .*)$", PAGE, re.MULTILINE)
 SMALL = ["--batch-size", "8", "--actor-hidden", "8", "--critic-hidden", "8", "--quiet"]
 FAST = 0.002  # seconds per step
 
@@ -33,7 +33,7 @@ def my_robot(in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any
 
 def test_the_page_has_the_commands_that_are_tested() -> None:
     assert len(COMMANDS) == 3
-    assert "    smrl report runs\n" in PAGE
+    assert "\nsmrl report runs\n" in PAGE
 
 
 @pytest.mark.parametrize("command", [*(pytest.param(it, marks=pytest.mark.slow) for it in COMMANDS[:2]), COMMANDS[2]])

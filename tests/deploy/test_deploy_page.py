@@ -17,7 +17,7 @@ from smrl.cli.main import main
 from smrl.deploy.export import TARGETS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
-COMMANDS = re.findall(r"^    ((?:smrl|cc) .*)$", PAGE, re.MULTILINE)
+COMMANDS = re.findall(r"^((?:smrl|cc) .*)$", PAGE, re.MULTILINE)
 SHORT = "--steps 30 --warmup 20 --eval-every 30 --eval-episodes 1 --batch-size 8 --actor-hidden 16 --critic-hidden 16"
 
 

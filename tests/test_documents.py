@@ -28,7 +28,7 @@ from smrl.studies import presets
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]
 SHELL = [block for block in BLOCKS if block.language == "sh" and block.is_run]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
-LANGUAGES = {"sh", "python", "toml", "math", "c"}
+LANGUAGES = {"sh", "python", "toml", "math", "c", "bibtex"}
 PAGES_WITH_OWN_TESTS = ("extend.md", "robots.md", "data.md", "deploy.md")
 PLACEHOLDERS = {"ALGORITHM": "sac", "RUN": "runs/Hopper-v4/sac-reuse10/seed0"}
 SHORT: dict[str, Any] = {

@@ -28,10 +28,10 @@ from typing import Any
 from smrl import plugins
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
+from smrl.presets import find_preset, preset_names, resolve
 from smrl.runs import identity
 from smrl.runs.reading import read_bytes
 from smrl.settings import Settings, names
-from smrl.studies.presets import find_preset, preset_names, resolve
 from smrl.validation import Few, convert, field_types, parse_number
 
 MAX_RUNS = 10_000
@@ -103,7 +103,7 @@ def sweep(
 
 
 def distinct(settings: Iterable[Settings[Any]]) -> list[Settings[Any]]:
-    """Return the runs without duplicates; refuse runs that differ only in their number of steps."""
+    """Return the runs without duplicates; refuse runs that differ only in their steps or evaluations."""
     found: dict[tuple[str, int], Settings[Any]] = {}
     for one in settings:
         same = found.setdefault((identity.canonical(one.to_json()), one.seed), one)
@@ -112,6 +112,14 @@ def distinct(settings: Iterable[Settings[Any]]) -> list[Settings[Any]]:
             f"runs that differ only in their steps ({same.steps:,} and {one.steps:,}) are one run: "
             "give one number of steps, as the curve of the longer run contains the shorter one.",
         )
+        for name in identity.EVALUATION:
+            first, second = getattr(same, name), getattr(one, name)
+            flag = f"--{name.replace('_', '-')}"
+            require(
+                first == second,
+                f"runs that differ only in {name} ({first:,} and {second:,}) are one run, because evaluations do not "
+                f"change what is learned: give one {flag}, such as {flag} {min(first, second)}.",
+            )
     return list(found.values())
 
 

@@ -101,7 +101,7 @@ def test_a_failed_run_is_reported_and_the_others_are_shown(in_tmp_path: Path) ->
     assert text.count("DDPG") == 1
     assert "learning curves: " in text
     (line,) = errors.splitlines()
-    assert line.startswith("smrl: DDPG, reuse 1, action repeat 2, seed 0 failed: ")
+    assert line.startswith("smrl: DDPG, reuse 1, repeat 2, seed 0 failed: ")
     assert "it broke at step 30" in line
 
 

@@ -18,6 +18,7 @@ from commands import refused_here, start
 from killing import wait_for_checkpoint
 
 import smrl
+from smrl import presets
 from smrl.cli.main import main
 from smrl.envs.check import check
 from smrl.errors import SmrlError
@@ -27,7 +28,6 @@ from smrl.runs import checkpoint
 from smrl.runs.identity import canonical
 from smrl.runs.records import read_runs
 from smrl.settings import Settings, make_settings
-from smrl.studies import presets
 from smrl.training.agent import ActingParams
 from smrl.training.real_time import ActedStep, ActingPolicy, Timing, preferred, repeat_learning
 from smrl.training.signals import Interrupted

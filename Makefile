@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 	$(PIP) -e ".[dev]"
 	touch $@
 
-.venv/peers: .venv/developed  # with the libraries that smrl is compared with
+.venv/peers: .venv/developed  # with the libraries that smrl is compared with and has plug-ins for
 	$(PIP) -e ".[peers]"
 	touch $@
 
@@ -38,7 +38,7 @@ test: install
 	SMRL_KERNELS=xla XLA_FLAGS=--xla_backend_optimization_level=0 \
 		$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms -k "$(BY_XLA)"
 
-test-slow: install  # long tests, among them the kernels with sanitizers and with fewer vector instructions
+test-slow: .venv/peers  # long tests: plug-ins for other libraries, kernels with sanitizers and with fewer vector instructions, …
 	$(BIN)/pytest -n $(WORKERS) -m slow
 	SMRL_KERNELS=xla $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms tests/smr -m "not slow"
 

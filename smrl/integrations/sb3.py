@@ -4,9 +4,9 @@ Their ``train`` draws a batch from ``self.replay_buffer`` for every gradient ste
 buffer that serves one batch stands there instead, and ``train`` makes M gradient steps with it.
 """
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from smrl.errors import SmrlError, require, short_repr
+from smrl.errors import require, short_repr
 from smrl.plugins import import_module
 from smrl.smr.rules import Schedule, rule_of
 
@@ -33,13 +33,17 @@ def with_reuse(base: type[Algorithm], times: int | str = 10) -> type[Algorithm]:
     require(
         not hasattr(base, "reuse"), f"{base.__name__} has reuse already; put it around the class that it was made of."
     )
-    rule = rule_of(times)
-    if not isinstance(rule, Schedule):
-        raise SmrlError(f"times must be a number or a schedule such as '10:300000,1', not {short_repr(times)}.")
     parent: Any = base
+    rule = cast(Schedule, rule_of(times))
+    require(
+        isinstance(rule, Schedule),
+        f"times must be a number or a schedule such as '10:300000,1', not {short_repr(times)}.",
+    )
 
     class WithReuse(parent):
         reuse: Schedule = rule
+        replay_buffer: Any
+        _n_updates: int
         _repeated_updates = 0  # gradient steps on batches that were used before; saved once it is an instance's
 
         def _setup_model(self) -> None:

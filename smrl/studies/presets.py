@@ -1,28 +1,13 @@
-"""Presets: named settings by algorithm and task, which override the algorithm's defaults from the paper's table.
+"""Presets: named settings by algorithm and task, which override the algorithm's defaults from the paper's table."""
 
-A preset may also be a TOML file, as `smrl tune` writes it::
-
-    title = "SAC for the arm"
-
-    [[rows]]
-    algorithm = "sac"                           # "*": all algorithms
-    tasks = "Arm-v*"                            # a pattern of ids; by default all tasks
-    settings = { tau = 0.01, actor_hidden = [64, 64] }
-"""
-
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from smrl import plugins
 from smrl.envs.catalogue import canonical
 from smrl.errors import SmrlError, nearest, require, short_repr
-from smrl.runs.reading import read_toml
-from smrl.smr.rules import is_schedule
-from smrl.validation import convert, field_types
 
 if TYPE_CHECKING:
     from smrl.settings import Settings
@@ -218,7 +203,9 @@ def preset_names() -> list[str]:
 def find_preset(name: str) -> Preset:
     """Return the preset of a name, of a TOML file or of ``module:name``; suggest a similar name for an unknown one."""
     if name.endswith(".toml"):
-        return read_preset(Path(name))
+        from smrl.studies.preset_file import read_preset  # not above, so that presets can be listed without it
+
+        return read_preset(name)
     if name not in PRESETS:
         known, entry_point = preset_names(), plugins.entry_points(GROUP).get(name)
         if entry_point is None and ":" not in name:
@@ -228,69 +215,6 @@ def find_preset(name: str) -> Preset:
             raise SmrlError(f"{name} is not a preset; make it with smrl.Preset(title, rows).")
         PRESETS[name] = found
     return PRESETS[name]
-
-
-def read_preset(path: Path) -> Preset:
-    """Read a preset from a TOML file. The file may be somebody else's, so it cannot name code to import."""
-    content = read_toml(path)
-    try:
-        _refuse_unknown("a preset", content, ("title", "seeds", "rows"))
-        tables = content.get("rows")
-        are_tables = isinstance(tables, list) and bool(tables) and all(isinstance(table, dict) for table in tables)
-        require(are_tables, "begin each row of the preset with [[rows]], in double brackets.")
-        given = {"seeds": content["seeds"]} if "seeds" in content else {}
-        return Preset(content.get("title", path.stem), tuple(map(_read_row, tables or ())), **given)
-    except SmrlError as error:
-        raise SmrlError(f"{path}: {error}") from None
-
-
-def _read_row(table: Mapping[str, Any]) -> Row:
-    from smrl.algorithms import registry
-
-    _refuse_unknown("a row", table, ("algorithm", "tasks", "settings"))
-    row = Row(table.get("algorithm", "*"), table.get("settings", {}), table.get("tasks", "*"))
-    known = ("*", *registry.names())
-    require(row.algorithm in known, f"there is no algorithm {row.algorithm!r}{nearest(row.algorithm, known)}")
-    types = setting_types([row.algorithm] if row.algorithm != "*" else [])
-    settings: dict[str, Any] = {}
-    for name, value in row.settings.items():
-        require(name in types, f"{row.algorithm} has no setting {name!r}{nearest(name, types)}")
-        require(name != "reuse" or is_schedule(str(value)), "reuse in a file is a number or a schedule (10:300000,1).")
-        settings[name] = convert(name, toml_value(name, value, types[name]), types[name][0])
-    return Row(row.algorithm, settings, row.tasks)
-
-
-def _refuse_unknown(what: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
-    for name in table.keys() - {*known}:
-        raise SmrlError(f"{what} has {', '.join(known)}, not {short_repr(name)}{nearest(name, known)}")
-
-
-def setting_types(algorithms: Iterable[str]) -> dict[str, list[Any]]:
-    """Return the types of all settings of some algorithms, except algorithm and environment, by name."""
-    from smrl.algorithms import registry
-    from smrl.settings import Settings
-
-    found: dict[str, list[Any]] = {}
-    for kind in (Settings, *(registry.find(name).config for name in algorithms)):
-        for name, hint in field_types(kind).items():
-            found.setdefault(name, []).append(hint)
-    return {name: hints for name, hints in found.items() if name not in ("algorithm", "env")}
-
-
-def fits(name: str, value: Any, hints: Iterable[Any]) -> bool:
-    """Return whether a value is one of a setting with one of these types."""
-    for hint in hints:
-        with contextlib.suppress(SmrlError):
-            convert(name, value, hint)
-            return True
-    return False
-
-
-def toml_value(name: str, value: Any, hints: Sequence[Any]) -> Any:
-    """Return a value of a TOML file as Python has it. TOML has no null: "none" is None where a setting may be None."""
-    if value == "none" and fits(name, None, hints):
-        return None
-    return tuple(value) if isinstance(value, list) else value
 
 
 def resolve(algorithm: str, env: str, preset: str = "paper", **values: Any) -> "Settings[Any]":

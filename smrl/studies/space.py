@@ -20,12 +20,14 @@ from typing import Any
 from smrl.errors import SmrlError, nearest, require, short_repr
 from smrl.runs.reading import read_toml
 from smrl.settings import names
-from smrl.studies.presets import fits, setting_types, toml_value
+from smrl.studies.preset_file import fits, setting_types, toml_value
 
 MAX_CHOICES = 100
 # Settings that say what is searched for, or how trials are compared.
-FIXED = ("seed", "steps", "eval_every", "eval_episodes", "bias_every", "bias_original", "real_time", "control_period")
-FIXED += ("greedy_every", "data", "from_run", "envs")
+FIXED = (
+    *("seed", "steps", "eval_every", "eval_episodes", "bias_every", "bias_original", "data", "from_run", "envs"),
+    *("real_time", "control_period", "greedy_every"),
+)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from smrl.errors import SmrlError, nearest, require
 from smrl.runs import identity
 from smrl.runs.reading import read_toml
 from smrl.settings import Settings, names
-from smrl.studies.presets import find_preset, fits, preset_names, resolve, setting_types, toml_value
+from smrl.studies.preset_file import fits, setting_types, toml_value
+from smrl.studies.presets import find_preset, preset_names, resolve
 from smrl.validation import Few, convert
 
 MAX_RUNS = 10_000

@@ -79,7 +79,12 @@ def test_the_batches_of_a_step_are_identical_and_the_next_differ(name: str) -> N
 def test_the_batches_of_sbx(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = make(with_reuse(find("sbx:SAC"), times=3)), []
     compiled = model._train
-    monkeypatch.setattr(model, "_train", lambda *given: seen.append((given[2], given[3])) or compiled(*given))
+
+    def train(*given: Any) -> Any:
+        seen.append((given[2], given[3]))
+        return compiled(*given)
+
+    monkeypatch.setattr(model, "_train", train)
     model.learn(25)
     assert len(seen) == 5
     for gradient_steps, data in seen:

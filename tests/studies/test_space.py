@@ -38,7 +38,8 @@ def test_values_of_a_file(in_tmp_path: Path) -> None:
     assert space["actor_hidden"] == Choices(((64,), (64, 64)))
     assert space["gradient_clip"] == Choices((None, 1.0))
     assert space["batch_size"] == Range(32, 1000, log=True)
-    assert type(space["batch_size"].high) is int  # type: ignore[union-attr]
+    assert isinstance(space["batch_size"], Range)
+    assert type(space["batch_size"].high) is int
 
 
 @pytest.mark.parametrize(

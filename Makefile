@@ -22,7 +22,7 @@ export PYTHONDONTWRITEBYTECODE :=
 	$(PIP) -e ".[dev]"
 	touch $@
 
-.venv/peers: .venv/developed  # with the libraries that smrl is compared with
+.venv/peers: .venv/developed  # with the libraries that smrl is compared with and has plug-ins for
 	$(PIP) -e ".[peers]"
 	touch $@
 
@@ -46,7 +46,7 @@ test: install
 	$(QUICKLY) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
 	$(QUICKLY) SMRL_KERNELS=xla $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms -m "not slow" -k "$(BY_XLA)"
 
-test-slow: install .venv/documented  # long tests, among them the kernels with sanitizers and with fewer vector instructions
+test-slow: .venv/peers .venv/documented  # long tests: plug-ins for other libraries, kernels with sanitizers, the notebook, …
 	$(BIN)/pytest -n $(WORKERS) -m slow
 	SMRL_KERNELS=xla $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms tests/smr -m "not slow"
 

@@ -202,7 +202,11 @@ def preset_names() -> list[str]:
 
 
 def find_preset(name: str) -> Preset:
-    """Return the preset of a name or of ``module:name``; the error for an unknown name suggests a similar one."""
+    """Return the preset of a name, of a TOML file or of ``module:name``; suggest a similar name for an unknown one."""
+    if name.endswith(".toml"):
+        from smrl.preset_file import read_preset  # not above, so that presets can be listed without it
+
+        return read_preset(name)
     if name not in PRESETS:
         known, entry_point = preset_names(), plugins.entry_points(GROUP).get(name)
         if entry_point is None and ":" not in name:

@@ -30,7 +30,7 @@ from smrl.validation import (
 
 Hyper = TypeVar("Hyper")
 GREEDY_EVERY = 10  # default of greedy_every
-MAX_EVALUATIONS = 50_000  # per run, so that its tables stay small enough to be read (`smrl.runs.reading`)
+MAX_EVALUATIONS = 50_000  # per run, so that its tables stay small enough to be read (`smrl.reading`)
 
 
 @dataclass(frozen=True, kw_only=True)

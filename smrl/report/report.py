@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smrl.errors import SmrlError, require
+from smrl.reading import refusal, unreadable
 from smrl.report.results import Aggregate, Hours, ResultRow, aggregates, curves, summarise
 from smrl.report.tables import aggregate_table, result_tables, settings_tables, target_table
 from smrl.report.text import TextTable, number
 from smrl.runs.config import read_rows
 from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TENSORBOARD, TRAINING, RunDirectory
-from smrl.runs.reading import refusal, unreadable
 from smrl.runs.records import Record, read_run
 
 PARTS = {CHECKPOINT, TENSORBOARD}  # folders of a run that a report does not need

@@ -16,13 +16,13 @@ from smrl.algorithms import registry
 from smrl.errors import SmrlError, require
 from smrl.memory.replay import Rows
 from smrl.plugins import in_words
+from smrl.reading import load_arrays, read_bytes
 from smrl.runs import checkpoint
 from smrl.runs.atomic import discard, foreign_files, save_arrays, sync, write_atomically, writing
 from smrl.runs.checkpoint import ARRAYS, MANIFEST, REPLAY, Manifest, find_damage
 from smrl.runs.config import Damaged, check_config
 from smrl.runs.identity import ALWAYS_SHOWN, flat, title, words
 from smrl.runs.paths import CHECKPOINT, CONFIG, DATA, EVALUATIONS, TRAINING, RunDirectory
-from smrl.runs.reading import load_arrays, read_bytes
 from smrl.runs.records import as_bytes, lines_until
 from smrl.runs.trust import custom_code
 from smrl.settings import Settings, names

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import filelock
 
 from smrl.errors import SmrlError, require
+from smrl.reading import parse_json, refusal, unreadable
 from smrl.runs import checkpoint, identity
 from smrl.runs.atomic import foreign_files, write_atomically, writing
 from smrl.runs.config import FORMAT, Damaged, check_config, checksum, read_file
-from smrl.runs.reading import parse_json, refusal, unreadable
 
 if TYPE_CHECKING:
     from smrl.settings import RunOptions, Settings

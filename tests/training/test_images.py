@@ -10,9 +10,9 @@ from killing import outcome
 import smrl
 from smrl.memory import replay
 from smrl.memory.frames import allocate
+from smrl.reading import load_arrays
 from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
-from smrl.runs.reading import load_arrays
 from smrl.training import memory_budget, run_training
 from smrl.types import ArraySpec
 

@@ -4,12 +4,14 @@ BIN := .venv/bin
 WORKERS := $(shell expr $$(nproc) + 1)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 # Tests that also run by XLA, as on a GPU or without a compiler: the conformance table and float64 references, of vectors;
-# test-slow runs all tests of the algorithms so. XLA compiles faster if it optimises less.
+# test-slow runs all tests of the algorithms so.
 BY_XLA := (test_conformance or test_one_update_is_that_of_numpy) and not (4-16- or default or drqv2 or pixels)
+# XLA compiles faster if it optimises less; test-slow has XLA's defaults.
+QUICKLY := XLA_FLAGS=--xla_backend_optimization_level=0
 # Tests start many processes, each of which would otherwise compile smrl's modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo docs test test-slow bench bench-quick format
+.PHONY: install demo docs test test-slow dist bench bench-quick format
 
 .venv/package: pyproject.toml  # the package alone
 	$(PYTHON) -m venv .venv
@@ -20,7 +22,7 @@ export PYTHONDONTWRITEBYTECODE :=
 	$(PIP) -e ".[dev]"
 	touch $@
 
-.venv/peers: .venv/developed  # with the libraries that smrl is compared with
+.venv/peers: .venv/developed  # with the libraries that smrl is compared with and has plug-ins for
 	$(PIP) -e ".[peers]"
 	touch $@
 
@@ -41,13 +43,18 @@ test: install
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
-	SMRL_KERNELS=xla XLA_FLAGS=--xla_backend_optimization_level=0 \
-		$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms -k "$(BY_XLA)"
+	$(QUICKLY) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
+	$(QUICKLY) SMRL_KERNELS=xla $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms -m "not slow" -k "$(BY_XLA)"
 
-test-slow: install .venv/documented  # long tests, among them the kernels with sanitizers and with fewer vector instructions
+test-slow: .venv/peers .venv/documented  # long tests: plug-ins for other libraries, kernels with sanitizers, the notebook, …
 	$(BIN)/pytest -n $(WORKERS) -m slow
 	SMRL_KERNELS=xla $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/algorithms tests/smr -m "not slow"
+
+dist: .venv/package  # a wheel and an sdist in dist/; the wheel is tried in a fresh environment outside the tree
+	$(PIP) build
+	rm -rf dist build/lib
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python tests/try_wheel.py dist/*.whl
 
 bench: .venv/peers  # all sections, with peers; writes benchmarks/results.md, .json and .png
 	$(BIN)/python -m benchmarks

@@ -19,9 +19,9 @@ from benchmarks.peers import LIBRARIES, peers
 from smrl import machine, runtime
 from smrl.envs import make as envs
 from smrl.envs.workers import Restarts
+from smrl.presets import resolve
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions
-from smrl.studies.presets import resolve
 from smrl.training.evaluator import Evaluator
 from smrl.training.loop import Callbacks, Trainer
 from smrl.training.progress import Board
@@ -41,7 +41,7 @@ def training(reuse: int) -> Iterator[Trainer]:
     make_env = partial(envs.make, ENV)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as resources:
         session = RunOptions(runs=Path(folder), quiet=True, checkpoint_seconds=1e9)
-        directory = RunDirectory.of(settings, session.runs)
+        directory = RunDirectory.of(settings, session)
         resources.enter_context(directory.locked())
         with contextlib.closing(make_env()) as env:
             platform = runtime.platform_facts()

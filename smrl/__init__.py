@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from smrl.api import register, train
     from smrl.errors import SmrlError
+    from smrl.presets import Preset, Row
     from smrl.smr.loop import reuse
-    from smrl.studies.presets import Preset, Row
     from smrl.training.evaluator import evaluate
     from smrl.training.play import play
     from smrl.training.run import Policy, Run, load
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "Policy": "smrl.training.run",
-    "Preset": "smrl.studies.presets",
-    "Row": "smrl.studies.presets",
+    "Preset": "smrl.presets",
+    "Row": "smrl.presets",
     "Run": "smrl.training.run",
     "SmrlError": "smrl.errors",
     "evaluate": "smrl.training.evaluator",

@@ -8,16 +8,16 @@ from typing import Any, Unpack
 
 import gymnasium
 
+from smrl import presets
 from smrl.algorithms import registry
 from smrl.algorithms.registry import Make
 from smrl.envs.identify import identify
 from smrl.envs.make import make
 from smrl.errors import require, short_repr
 from smrl.keywords import Keywords
+from smrl.presets import Preset
 from smrl.runs.identity import title
 from smrl.settings import RunOptions
-from smrl.studies import presets
-from smrl.studies.presets import Preset
 from smrl.training.loop import Callbacks
 from smrl.training.progress import Board
 from smrl.training.run import NAMED, Run

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +73,21 @@ def start(wanted: int | None = None) -> None:
 def platform_facts() -> dict[str, Any]:
     """Return what config.json records of the software and the machine, because results may depend on it. Starts JAX."""
     return {
-        "versions": {name: version(name) for name in PACKAGES} | {"python": platform.python_version()},
+        "versions": _versions() | {"python": platform.python_version()},
         "switches": switches(),
         "cpu": processor(),
         "backend": jax.default_backend(),
         "machine": f"{platform.machine()} {platform.system()}",
         "git_commit": _git_commit(),
     }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):  # MuJoCo is an extra
+            found[name] = version(name)
+    return found
 
 
 def switches() -> dict[str, str]:

@@ -23,13 +23,14 @@ from smrl.validation import (
     Size,
     SizeOrZero,
     Threads,
+    Word,
     convert,
     validate,
 )
 
 Hyper = TypeVar("Hyper")
 GREEDY_EVERY = 10  # default of greedy_every
-MAX_EVALUATIONS = 50_000  # per run, so that its tables stay small enough to be read (`smrl.runs.reading`)
+MAX_EVALUATIONS = 50_000  # per run, so that its tables stay small enough to be read (`smrl.reading`)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,11 +187,16 @@ class Settings(Generic[Hyper]):
         return dataclasses.asdict(self)
 
 
-def names(algorithm: str) -> dict[str, Any]:
-    """Return the default values of an algorithm's settings and hyperparameters by name."""
+def names(algorithm: str, steps: int | None = None) -> dict[str, Any]:
+    """Return the default values of an algorithm's settings and hyperparameters by name.
+
+    With ``steps``, hyperparameters that depend on the number of agent steps have their values for it.
+    """
     config = registry.find(algorithm).config
     own = {field.name: field.default for field in dataclasses.fields(Settings) if field.name != "hyper"}
     defaults = config()
+    if steps is not None and hasattr(defaults, "for_steps"):
+        defaults = defaults.for_steps(steps)
     hyper = {field.name: getattr(defaults, field.name) for field in dataclasses.fields(config)}
     for name in own.keys() & hyper.keys():
         raise SmrlError(f"the hyperparameter {name} of {algorithm} has the name of a setting of smrl; rename it.")
@@ -228,6 +234,8 @@ class RunOptions:
 
     runs: Path = Path("runs")
     """Folder of all runs."""
+    name: Word | None = None
+    """A word to add to the name of a new run's folder. It is no setting: the same settings are still the same run."""
     threads: Threads | None = None
     """CPU threads of each run; by default one per core for a single run. A resumed run keeps its number."""
     quiet: bool = False

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from smrl.errors import require
 
 Array = NDArray[np.float64]
+RESAMPLES = 2_000  # of a bootstrap
 
 
 class Interval(NamedTuple):
@@ -83,7 +84,7 @@ def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> Array:
 
 
 def bootstrap_interval(
-    statistic: Callable[..., Array], *scores: ArrayLike, seed: int = 0, resamples: int = 2_000, level: float = 0.95
+    statistic: Callable[..., Array], *scores: ArrayLike, seed: int = 0, resamples: int = RESAMPLES, level: float = 0.95
 ) -> Interval:
     """Return a statistic of one or more score tables with its percentile interval by the stratified bootstrap.
 

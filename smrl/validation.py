@@ -47,6 +47,15 @@ Name = Annotated[
         description="a text without control characters",
     ),
 ]
+Word = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=24,
+        pattern=r"\A[A-Za-z0-9_.+-]*\Z",
+        description="a word of at most 24 letters, digits and signs of _.+-",
+    ),
+]
 Names = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=1_000, description="one or more texts")]
 
 WORDS = {int: "a whole number", float: "a finite number", bool: "True or False", str: "a text", Path: "a path"}

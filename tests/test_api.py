@@ -10,7 +10,7 @@ import pytest
 
 import smrl
 from smrl.errors import SmrlError
-from smrl.studies.presets import PRESETS
+from smrl.presets import PRESETS
 
 
 def nothing(config: object, spec: object) -> None: ...
@@ -85,7 +85,7 @@ TEXTS = {"other half", "no algorithm"}
 @pytest.mark.parametrize("argument", CALLS)
 def test_wrong_argument_is_refused(argument: str, in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     call, allowed = CALLS[argument]
-    monkeypatch.setattr("smrl.studies.presets.PRESETS", dict(PRESETS))
+    monkeypatch.setattr("smrl.presets.PRESETS", dict(PRESETS))
     allowed |= TEXTS if "unknown" in allowed else set()
     for name in JUNK.keys() - allowed:
         with pytest.raises(SmrlError) as caught:

@@ -19,16 +19,16 @@ from untrained_runs import SMALL, write_untrained
 
 import benchmarks.__main__ as bench
 import smrl
+from smrl import presets
 from smrl.algorithms import registry
 from smrl.cli.common import Parser
 from smrl.cli.main import COMMANDS, main
 from smrl.settings import RunOptions
-from smrl.studies import presets
 
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]
 SHELL = [block for block in BLOCKS if block.language == "sh" and block.is_run]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
-LANGUAGES = {"sh", "python", "toml", "math", "c"}
+LANGUAGES = {"sh", "python", "toml", "math", "c", "bibtex"}
 PAGES_WITH_OWN_TESTS = ("extend.md", "robots.md", "data.md", "deploy.md")
 PLACEHOLDERS = {"ALGORITHM": "sac", "RUN": "runs/Hopper-v4/sac-reuse10/seed0"}
 SHORT: dict[str, Any] = {

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import smrl
+from smrl import presets
 from smrl.algorithms import registry
 from smrl.cli.main import main
 from smrl.errors import SmrlError
 from smrl.runs import checkpoint
-from smrl.studies import presets
 
 PAGE = Path(__file__).parents[1] / "docs" / "extend.md"
 DATACLASS = "from dataclasses import dataclass\n@dataclass\nclass C:\n"

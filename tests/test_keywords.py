@@ -4,12 +4,14 @@
 """
 
 import inspect
+import json
 import os
 import re
 import subprocess
 import sys
 import textwrap
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -26,11 +28,11 @@ FILE = Path(smrl.__file__).parent / "keywords.py"
 ROOT = FILE.parents[1]
 POSITIONAL = ("algorithm", "env", "hyper")
 HEADER = '''\
-"""The keywords of `smrl.train`. Generated from the dataclasses of settings by tests/test_keywords.py."""
+"""The keywords of `smrl.train`, and defaults. Generated from the dataclasses of settings by tests/test_keywords.py."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 
 class Keywords(TypedDict, total=False):
@@ -61,7 +63,17 @@ def generated() -> str:
         doc = re.sub(r"--([a-z-]+)", lambda flag: flag[1].replace("-", "_"), " ".join(text.split()) + scope)
         wrapped = textwrap.wrap(f'"""{doc}"""', 120, initial_indent="    ", subsequent_indent="    ")
         lines += [f"    {name}: {joined(types)}", *wrapped]
-    return "\n".join(lines) + "\n"
+    lines += ["", "", "# Defaults of the hyperparameters, for reports, which do not import JAX"]
+    lines += ["HYPERPARAMETERS: dict[str, dict[str, Any]] = {"]
+    for algorithm, config in configs.items():
+        values = {field.name: getattr(config(), field.name) for field in fields(config)}
+        lines += [f'    "{algorithm}": {{', *(f'        "{name}": {code(value)},' for name, value in values.items())]
+        lines += ["    },"]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def code(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
 def parts(hint: Any) -> list[str]:

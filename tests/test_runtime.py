@@ -51,3 +51,8 @@ def test_switches_report_what_changes_results(monkeypatch: pytest.MonkeyPatch) -
         "XLA_FLAGS": ("not set", "--xla_cpu_enable_fast_math=true"),
         "jax_enable_x64": ("False", "True"),
     }
+
+
+def test_packages_that_are_not_installed_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "PACKAGES", ("jax", "no-such-package"))
+    assert runtime.platform_facts()["versions"].keys() == {"jax", "python"}

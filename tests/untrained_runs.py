@@ -12,10 +12,10 @@ import smrl
 from smrl.algorithms import registry
 from smrl.envs.make import make
 from smrl.memory.replay import Replay
+from smrl.presets import resolve
 from smrl.runs import checkpoint
 from smrl.runs.checkpoint import Saved
 from smrl.runs.paths import CONFIG
-from smrl.studies.presets import resolve
 from smrl.training.agent import to_arrays
 from smrl.training.normaliser import statistics_of
 from smrl.types import Algorithm, Spec

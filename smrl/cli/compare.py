@@ -56,7 +56,7 @@ def run(words: Sequence[str]) -> None:
     outcome = run_all(settings, options, study.retries)
     if outcome.records:
         out.print(comparison_table(outcome.records, study.target))
-        _, of_env, of_all = RunDirectory.of(settings[0], options.runs).path.parents[:3]
+        _, of_env, of_all = RunDirectory.of(settings[0], options).path.parents[:3]
         folder = of_env if len(tasks) == 1 else of_all
         with writing(folder):
             figure = learning_curves(outcome.records, folder / f"{slug(settings)}.png", study.target)

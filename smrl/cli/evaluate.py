@@ -36,9 +36,9 @@ def run(words: Sequence[str]) -> None:
     trained = load_run(command)
     played = evaluate(trained, command.episodes, best=command.best, env=command.env)
     returns = played.returns
-    sd = f"{sample_sd(returns):,.2f}" if len(returns) > 1 else "–"
+    sd = f" ± {sample_sd(returns):,.2f}" if len(returns) > 1 else ""
     out.print(
-        f"{title(trained.settings.to_json())}, {len(returns)} episodes: return {returns.mean():,.2f} ± {sd} "
+        f"{title(trained.settings.to_json())}, {len(returns)} episodes: return {returns.mean():,.2f}{sd} "
         f"(from {returns.min():,.2f} to {returns.max():,.2f}), mean length {played.lengths.mean():,.1f}",
         markup=False,
     )

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_a
 from smrl.algorithms import registry
 from smrl.cli.common import Parser
 from smrl.errors import SmrlError, require
+from smrl.presets import resolve
 from smrl.runs.identity import flat
 from smrl.settings import Settings
-from smrl.studies.presets import resolve
 from smrl.validation import Names, convert, documentation, field_types, parse_number
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ALIASES = {"fresh_batches": ("--utd",), "output": ("-o",)}
 FLAGS = {"from_run": "--from"}  # of names that are not those of their fields, because Python reserves the word
-METAVARS = {"reuse": "M", "env": "ENVIRONMENT", "video": "FILE", "data": "SOURCE", "from_run": "RUN"}
+METAVARS = {"reuse": "M", "env": "ENVIRONMENT", "video": "FILE", "data": "SOURCE", "from_run": "RUN", "name": "WORD"}
 METAVARS_BY_TYPE = {bool: "True|False", int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 HELP = {"-h", "--help"}
 CONSTANTS = {"none": None, "true": True, "false": False}

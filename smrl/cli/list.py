@@ -8,7 +8,7 @@ from smrl.cli.common import Parser, out, print_table
 from smrl.envs import catalogue
 from smrl.errors import nearest, require
 from smrl.paper import tasks as task_lists
-from smrl.studies.presets import Row, find_preset, preset_names
+from smrl.presets import Row, find_preset, preset_names
 
 
 def run(words: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ GROUPS = {  # each command is the module of its name in this package, with a fun
         "train": "train an algorithm, or resume its run",
         "compare": "train with several settings and seeds; show a table and curves",
         "sweep": "train all runs of a file, on this machine or on a cluster",
+        "tune": "search settings with Optuna; write the best ones as a preset",
     },
     "results": {
         "report": "write a page, figures and tables; compare with published results",
@@ -29,9 +30,9 @@ GROUPS = {  # each command is the module of its name in this package, with a fun
     "paper": {"reproduce": "reproduce a figure, a table or the theorems of the paper"},
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
-TAKE_MODULES = ("train", "compare", "reproduce", "check-env")  # commands in which users type module:name
+TAKE_MODULES = ("train", "compare", "tune", "reproduce", "check-env")  # commands in which users type module:name
 # What these print is not their only result.
-WRITE_FILES = ("train", "compare", "sweep", "report", "play", "export", "reproduce")
+WRITE_FILES = ("train", "compare", "sweep", "tune", "report", "play", "export", "reproduce")
 
 USAGE = """\
 usage: smrl COMMAND …

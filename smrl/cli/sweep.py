@@ -89,7 +89,7 @@ def _launcher(command: Command, options: RunOptions, sweep: Sweep) -> Launcher:
 
 
 def _progress(settings: Settings[Any], options: RunOptions) -> str:
-    step = done_steps(RunDirectory.of(settings, options.runs))
+    step = done_steps(RunDirectory.of(settings, options))
     if step is None:
         return "missing"
     return "done" if step >= settings.steps else f"begun, at step {step:,} of {settings.steps:,}"

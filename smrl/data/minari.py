@@ -10,7 +10,7 @@ import numpy as np
 from smrl.data.rows import Arrays, Place
 from smrl.errors import SmrlError, require
 from smrl.plugins import import_module, in_words
-from smrl.runs.reading import parse_json, read_bytes
+from smrl.reading import parse_json, read_bytes
 from smrl.types import Entry, Spec
 
 ADVICE = 'pip install "smrl[data]"'

@@ -11,7 +11,7 @@ from smrl.data import minari, runs
 from smrl.data.rows import from_arrays, join
 from smrl.errors import SmrlError, require
 from smrl.memory.replay import Rows
-from smrl.runs.reading import load_arrays
+from smrl.reading import load_arrays
 from smrl.settings import Settings
 from smrl.types import Spec
 

@@ -18,8 +18,8 @@ from smrl.deploy.policy import Network
 from smrl.errors import SmrlError, nearest, require, short_repr
 from smrl.layers import Argmax, BestActor
 from smrl.plugins import UserCode, in_words
+from smrl.reading import parse_json, read_bytes
 from smrl.runs.atomic import discard, sync, writing
-from smrl.runs.reading import parse_json, read_bytes
 from smrl.types import Continuous, Discrete
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from smrl.deploy.description import Description
 from smrl.errors import SmrlError
 from smrl.memory.frames import PlainFrames, StackedFrames
 from smrl.plugins import UserCode, in_words
+from smrl.reading import load_arrays
 from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
-from smrl.runs.reading import load_arrays
 from smrl.types import Spec
 
 if TYPE_CHECKING:

@@ -176,6 +176,10 @@ def _make_by_name(env: str, options: dict[str, Any]) -> Raw:
             is_identifier = name.replace(".", "_").isidentifier()
             message = plugins.absent(owner, name) if owner and is_identifier else _unknown_id(name)
             return SmrlError(message)
+        if isinstance(error, gymnasium.error.DependencyNotInstalled) and entry_point.startswith(
+            "gymnasium.envs.mujoco."
+        ):
+            return SmrlError(f'{name} needs an extra that is not installed: pip install "smrl[mujoco]"')
         return SmrlError(f"{name} cannot be made, its constructor raised {in_words(error)}")
 
     with UserCode(describe):

@@ -82,7 +82,7 @@ def run(
     out.print(fall_table(found))
     for message in sentences(found):
         out.print(message, markup=False)
-    first = RunDirectory.of(longest[0], options.runs).path
+    first = RunDirectory.of(longest[0], options).path
     with writing(first.parents[1]):
         picture = draw_falls(found, first.parents[1] / f"batch-fit-{slug(longest)}.png")
     out.print(f"picture: {picture}\nnumbers: {FILE} in each run's folder, such as {first / FILE}", markup=False)
@@ -98,7 +98,7 @@ def batch_fit(
     """
 
     def measured(settings: Settings[Any]) -> list[Fit]:
-        return read(RunDirectory.of(settings, options.runs).path, updates, batches)
+        return read(RunDirectory.of(settings, options).path, updates, batches)
 
     for several in moments:
         due = [settings for settings in several if not any(fit.step >= settings.steps for fit in measured(settings))]

@@ -19,6 +19,7 @@ from smrl.algorithms import registry
 from smrl.envs.make import make
 from smrl.paper.studies import STUDIES, Study, runs
 from smrl.paper.study_results import bias_figure, study_tables
+from smrl.presets import resolve
 from smrl.report.figures import learning_curves
 from smrl.report.report import make_report
 from smrl.report.text import UNKNOWN, TextTable, as_markdown, as_terminal, plain_table
@@ -29,7 +30,6 @@ from smrl.settings import RunOptions, Settings
 from smrl.smr import loop
 from smrl.smr.rules import Schedule, rule_of
 from smrl.studies.launch import Outcome, done_steps, run_all
-from smrl.studies.presets import resolve
 from smrl.training.clock import Clock
 from smrl.validation import Few, PositiveShare, validate
 
@@ -152,7 +152,7 @@ def _show(name: str, study: Study, options: Options, outcome: Outcome, out: Cons
 
 
 def _done(settings: Settings[Any], runs: Path) -> int:
-    return done_steps(RunDirectory.of(settings, runs)) or 0
+    return done_steps(RunDirectory.of(settings, RunOptions(runs=runs))) or 0
 
 
 def _agreed() -> bool:

@@ -7,7 +7,7 @@ and the script puts it into text nodes. The page's policy allows its one script 
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.resources import files
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smrl.report.report import Published, PublishedCurve, Report, sections
-from smrl.report.results import Aggregate, Floats, Hours, ResultRow, mean_hours
+from smrl.report.results import Aggregate, Floats, Hours, ResultRow, colour_numbers, mean_hours
 
 SCRIPTS = ("chart.js", "panel.js", "page.js")
 ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}  # json escapes everything beyond ASCII
@@ -65,42 +65,41 @@ def thin(count: int, limit: int) -> NDArray[np.int64]:
 def _content(report: Report) -> dict[str, Any]:
     rows = report.rows
     envs = {row.curve.env for row in rows}
-    names = list(dict.fromkeys(row.name for row in rows))
-    lead = f"{_count(len(report.runs), 'run')}: {_count(len(names), 'setting')} on {_count(len(envs), 'task')}"
-    panels = _panels(rows, names, report.hours, report.published)
+    colours = colour_numbers([row.curve for row in rows], [row.setting for row in rows])
+    lead = f"{_count(len(report.runs), 'run')}: {_count(len(colours), 'setting')} on {_count(len(envs), 'task')}"
+    panels = _panels(rows, colours, report.hours, report.published)
     has_published = any(one["kind"] != "ours" for panel in panels for one in panel["series"])
     return {
         "lead": lead,
         "foot": f"Made by smrl {version('smrl')}.",
         "problems": report.problems,
         "panels": panels,
-        "legend": [_series(name, index, "ours") for index, name in enumerate(names)],
-        "profile": _profile_panel(names, report.aggregates) if report.aggregates else None,
+        "profile": _profile_panel(colours, report.aggregates) if report.aggregates else None,
         "sources": [asdict(report.published.sources())] if report.published and has_published else [],
         **{name: [asdict(table) for table in tables] for name, tables in sections(report).items()},
     }
 
 
 def _panels(
-    rows: Sequence[ResultRow], names: Sequence[str], hours: Hours, published: Published | None
+    rows: Sequence[ResultRow], colours: Mapping[str, int], hours: Hours, published: Published | None
 ) -> list[dict[str, Any]]:
     """Return one chart of learning curves per environment."""
     points = max(MIN_POINTS, min(MAX_POINTS, ALL_POINTS // sum(1 + len(row.curve.records) for row in rows)))
     panels = []
     for env in dict.fromkeys(row.curve.env for row in rows):
         here = [row for row in rows if row.curve.env == env]
-        series = [_our_series(row, names.index(row.name), hours, points) for row in here if row.step]
+        series = [_our_series(row, colours[row.setting], hours, points) for row in here if row.step]
         if published:
-            series += _published_series(here, names, published)
+            series += _published_series(here, colours, published)
         target = here[0].target
         panels.append({"title": env, "target": None if np.isnan(target) else target, "series": series})
     return panels
 
 
-def _profile_panel(names: Sequence[str], aggregates: Sequence[Aggregate]) -> dict[str, Any]:
+def _profile_panel(colours: Mapping[str, int], aggregates: Sequence[Aggregate]) -> dict[str, Any]:
     """Return the chart of performance profiles, in the colours of the learning curves."""
     series = [
-        _series(one.name, names.index(one.name), "ours")
+        _series(one.setting, one.setting, colours[one.setting], "ours")
         | {"steps": rounded(one.thresholds), "mean": rounded(one.profile.value)}
         | {"low": rounded(one.profile.low), "high": rounded(one.profile.high)}
         for one in aggregates
@@ -109,8 +108,9 @@ def _profile_panel(names: Sequence[str], aggregates: Sequence[Aggregate]) -> dic
     return {"title": "Performance profiles", "target": None, "series": series, "fixed": True, "words": words}
 
 
-def _series(name: str, colour: int, kind: str) -> dict[str, Any]:
-    return {"name": name, "colour": colour, "kind": kind, "shown": True, "lines": []}
+def _series(name: str, setting: str, colour: int, kind: str) -> dict[str, Any]:
+    """Return a curve without its points; the choice to hide it holds for the setting on all panels."""
+    return {"name": name, "setting": setting, "colour": colour, "kind": kind, "shown": True, "lines": []}
 
 
 def _our_series(row: ResultRow, colour: int, hours: Hours, points: int) -> dict[str, Any]:
@@ -120,14 +120,16 @@ def _our_series(row: ResultRow, colour: int, hours: Hours, points: int) -> dict[
         return {"steps": steps[kept].tolist(), "hours": known_hours, "mean": rounded(returns[kept])}
 
     curve = row.curve
-    series = _series(row.name, colour, "ours") | line(curve.steps, mean_hours(curve, hours), curve.mean)
+    series = _series(row.name, row.setting, colour, "ours") | line(curve.steps, mean_hours(curve, hours), curve.mean)
     if len(curve.records) == 1:
         return series
     lines = [line(record.steps, hours[record.path], record.returns) for record in curve.records]
     return series | {"sd": rounded(curve.sd[thin(len(curve.steps), points)]), "lines": lines}
 
 
-def _published_series(rows: Sequence[ResultRow], names: Sequence[str], published: Published) -> list[dict[str, Any]]:
+def _published_series(
+    rows: Sequence[ResultRow], colours: Mapping[str, int], published: Published
+) -> list[dict[str, Any]]:
     """Return the task's published curves up to our last step; only those of our algorithms are shown at first."""
     same = {curve: row for row in rows if (curve := published.curve(row.curve.settings)) is not None}
     others = [curve for curve in published.curves(rows[0].curve.env) if curve not in same]
@@ -138,13 +140,13 @@ def _published_series(rows: Sequence[ResultRow], names: Sequence[str], published
         kept = slice(0, until if last else 0)
         remark = published.remark(row.curve.settings, curve.algorithm)
         return (
-            _series(f"{curve.algorithm}, published", colour, kind)
+            _series(f"{curve.algorithm}, published", "", colour, kind)
             | {"steps": curve.steps[kept].tolist(), "hours": None}
             | {"mean": rounded(curve.mean[kept]), "sd": rounded(curve.sd[kept])}
             | {"note": "; ".join(filter(None, [f"{curve.seeds.max()} seeds", curve.source, remark]))}
         )
 
-    found = [series(curve, names.index(row.name), "same", row) for curve, row in same.items()]
+    found = [series(curve, colours[row.setting], "same", row) for curve, row in same.items()]
     found += [series(curve, index, "other", rows[0]) | {"shown": False} for index, curve in enumerate(others)]
     return [one for one in found if one["steps"]]
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smrl.errors import SmrlError, require
+from smrl.reading import refusal, unreadable
 from smrl.report.results import Aggregate, Hours, ResultRow, aggregates, curves, summarise
 from smrl.report.tables import aggregate_table, result_tables, settings_tables, target_table
 from smrl.report.text import TextTable, number
 from smrl.runs.config import read_rows
 from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TENSORBOARD, TRAINING, RunDirectory
-from smrl.runs.reading import refusal, unreadable
 from smrl.runs.records import Record, read_run
 
 PARTS = {CHECKPOINT, TENSORBOARD}  # folders of a run that a report does not need
@@ -64,7 +64,7 @@ class Report:
 
     runs: tuple[ReportedRun, ...]
     excluded: tuple[str, ...]  # a message for each run that cannot be used
-    truncated: tuple[str, ...]  # a message for each curve that ends before some of its runs
+    truncated: tuple[str, ...]  # a message for each run that another repeats, and curve that ends before its runs
     rows: list[ResultRow]
     units: dict[str, float]  # the return that counts as a score of 1, by task
     aggregates: list[Aggregate]
@@ -82,9 +82,10 @@ def make_report(folders: Iterable[Path], target: float | None = None, published:
 
     Steps to a return are counted for ``target``, by default for the published target of each environment.
     """
-    runs, excluded = _read_runs(folders)
-    if not runs:
+    found, excluded = _read_runs(folders)
+    if not found:
         raise SmrlError(f"no run can be reported on: {' '.join(excluded)}")
+    runs, repeated = _without_repetitions(found)
 
     def target_in(env: str) -> float:
         if target is not None:
@@ -93,10 +94,10 @@ def make_report(folders: Iterable[Path], target: float | None = None, published:
 
     hours = {run.record.path: run.hours for run in runs}
     rows = summarise(curves([run.record for run in runs]), target_in, hours)
-    names = [row.name for row in rows]  # tasks follow the order of settings, which decides the bootstrap's draws
-    envs = [row.curve.env for row in sorted(rows, key=lambda row: names.index(row.name)) if row.step]
+    names = [row.setting for row in rows]  # tasks follow the order of settings, which decides the bootstrap's draws
+    envs = [row.curve.env for row in sorted(rows, key=lambda row: names.index(row.setting)) if row.step]
     units = {env: unit for env in envs if (unit := _unit(env, published)) is not None}
-    truncated = tuple(message for row in rows for message in _truncation(row))
+    truncated = (*repeated, *(message for row in rows for message in _truncation(row)))
     return Report(tuple(runs), tuple(excluded), truncated, rows, units, aggregates(rows, units), hours, published)
 
 
@@ -129,6 +130,21 @@ def _read_runs(folders: Iterable[Path]) -> tuple[list[ReportedRun], list[str]]:
         except SmrlError as error:
             problems.append(str(error))
     return runs, problems
+
+
+def _without_repetitions(runs: Sequence[ReportedRun]) -> tuple[list[ReportedRun], list[str]]:
+    """Keep one run of each seed and identity, and return a message for each other one: a seed counts once."""
+    kept: dict[tuple[str, int], ReportedRun] = {}
+    for run in sorted(runs, key=lambda run: (-run.record.steps[-1], -len(run.record.steps))):  # the longest first
+        kept.setdefault((run.record.identity, run.record.seed), run)
+    first = {id(run) for run in kept.values()}
+    messages = [
+        f"{run.record.path} is not counted: {kept[run.record.identity, run.record.seed].record.path} has the same "
+        f"settings and seed {run.record.seed}."
+        for run in runs
+        if id(run) not in first
+    ]
+    return [run for run in runs if id(run) in first], messages
 
 
 def _read_run(path: Path) -> ReportedRun:

@@ -1,19 +1,23 @@
 """The numbers of a report: learning curves over seeds, one result per curve, and scores over all tasks."""
 
+import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smrl.presets import known_values
 from smrl.report.text import steps_text
 from smrl.runs.identity import canonical, label, varying
 from smrl.runs.records import Record
 from smrl.statistics import (
+    RESAMPLES,
     Interval,
     area_under_curve,
     bootstrap_interval,
@@ -29,17 +33,24 @@ from smrl.statistics import (
 Floats = NDArray[np.float64]
 Hours = Mapping[Path, Floats]  # a run's folder → hours of training at each of its evaluations
 PROFILE_POINTS = 41
+BOOTSTRAP_NUMBERS = 10_000_000  # that a bootstrap of a curve may hold at a time
+Band = Literal["sd", "ci", "iqm"]
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Runs that differ only in seed and steps, at the steps that all of them evaluated."""
+    """Runs that differ only in seed, steps and how they are evaluated, at the steps that all of them evaluated."""
 
     settings: dict[str, Any]  # of the first run
     records: tuple[Record, ...]
     steps: NDArray[np.int64]
     mean: Floats
     sd: Floats  # sample standard deviation (n − 1); NaN for one run
+
+    @property
+    def values(self) -> Floats:
+        """Returns of all runs, (runs, steps)."""
+        return _at(self.records, self.steps)
 
     @property
     def env(self) -> str:
@@ -49,7 +60,7 @@ class Curve:
     @property
     def note(self) -> str:
         """What to add to the name of a curve whose returns are not those of evaluations."""
-        return "" if self.records[0].episodes else " (training episodes)"
+        return " (training episodes)" if self.records[0].episodes == 0 else ""
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,8 @@ class ResultRow:
     """The results of one curve; NaN where a number is unknown or a return was never reached."""
 
     curve: Curve
-    name: str
+    name: str  # within its task
+    setting: str  # the same on all tasks
     step: int  # the last step that all runs evaluated; 0 where they have none in common
     budget: int
     returns: Floats  # of each run at that step
@@ -96,7 +108,7 @@ class ResultRow:
 class Aggregate:
     """The results of one setting over all tasks that have scores."""
 
-    name: str
+    setting: str
     scores: Floats  # (seeds, tasks)
     iqm: Interval
     gap: Interval  # to a score of 1
@@ -116,9 +128,56 @@ def curves(records: Sequence[Record]) -> list[Curve]:
 
 
 def curve_names(curves: Sequence[Curve]) -> list[str]:
-    """Name each curve by its algorithm, its reuse and the settings that vary among all curves."""
+    """Name each curve by its algorithm, its reuse, and what else differs on its task among curves of its algorithm.
+
+    Settings that have the values of the preset are left out, unless two names would be the same.
+    """
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for curve in curves:
+        groups.setdefault((curve.env, curve.settings["algorithm"]), []).append(curve.settings)
+    shown = {key: varying(group) for key, group in groups.items()}
+    return _labels(curves, [shown[curve.env, curve.settings["algorithm"]] for curve in curves])
+
+
+def setting_names(curves: Sequence[Curve]) -> list[str]:
+    """Name the settings of each curve by what differs among all curves, so that names hold for all tasks."""
     shown = varying([curve.settings for curve in curves])
-    return [label(curve.settings, shown) + curve.note for curve in curves]
+    return _labels(curves, [shown] * len(curves))
+
+
+def colour_numbers(curves: Sequence[Curve], settings: Sequence[str]) -> dict[str, int]:
+    """Give each of the settings, as `setting_names` calls them, the number of a colour.
+
+    Settings that share a task get different ones. Runs on other tasks do not change them, so that a setting has the
+    same colour in `smrl compare` and in a report on more tasks.
+    """
+    names = ("algorithm", "reuse", *varying([curve.settings for curve in curves]))
+    first = dict(zip(reversed(settings), reversed(curves), strict=True))
+    envs: dict[str, set[str]] = {}
+    for curve, setting in zip(curves, settings, strict=True):
+        envs.setdefault(setting, set()).add(curve.env)
+    numbers: dict[str, int] = {}
+    for setting in sorted(first, key=lambda one: [_rank(first[one].settings.get(name)) for name in names]):
+        taken = {number for other, number in numbers.items() if envs[other] & envs[setting]}
+        numbers[setting] = next(number for number in itertools.count() if number not in taken)
+    return numbers
+
+
+def band(curve: Curve, kind: Band) -> Interval:
+    """Return a curve's middle and band: mean ± standard deviation, or mean or IQM with its 95 % bootstrap interval.
+
+    Intervals are those of each step alone, and unknown for a single run.
+    """
+    if kind == "sd" or not curve.steps.size:
+        return Interval(curve.mean, curve.mean - curve.sd, curve.mean + curve.sd)
+
+    def statistic(values: Floats) -> Floats:  # (…, runs, steps) → (…, steps)
+        return np.mean(values, axis=-2) if kind == "ci" else iqm(np.swapaxes(values, -1, -2)[..., None])
+
+    values = curve.values
+    pieces = -(-values.size * RESAMPLES // BOOTSTRAP_NUMBERS)
+    found = [bootstrap_interval(statistic, piece) for piece in np.array_split(values, pieces, axis=1) if piece.size]
+    return Interval(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
 def mean_steps_to(records: Sequence[Record], score: float) -> Reached:
@@ -142,8 +201,8 @@ def summarise(
 ) -> list[ResultRow]:
     """Compute one row per curve; ``target`` gives the return to reach in an environment, or NaN."""
     rows = [
-        _row(curve, name, target(curve.env), mean_hours(curve, hours or {}))
-        for curve, name in zip(curves, curve_names(curves), strict=True)
+        _row(curve, name, setting, target(curve.env), mean_hours(curve, hours or {}))
+        for curve, name, setting in zip(curves, curve_names(curves), setting_names(curves), strict=True)
     ]
     baselines = {_without_reuse(row.curve): row for row in rows if row.curve.records[0].reuse == "1"}
     return [_with_speed_up(row, baselines.get(_without_reuse(row.curve))) for row in rows]
@@ -155,11 +214,11 @@ def aggregates(rows: Sequence[ResultRow], units: Mapping[str, float]) -> list[Ag
     A score is a return divided by the unit of its task. All settings are compared at the last step that all of them
     reached on a task, with the same number of seeds on every task.
     """
-    by_name: dict[str, dict[str, ResultRow]] = {}
+    by_setting: dict[str, dict[str, ResultRow]] = {}
     for row in rows:
         if row.step and row.curve.env in units:
-            by_name.setdefault(row.name, {})[row.curve.env] = row
-    complete = {name: by_env for name, by_env in by_name.items() if len(by_env) == len(units)}
+            by_setting.setdefault(row.setting, {})[row.curve.env] = row
+    complete = {name: by_env for name, by_env in by_setting.items() if len(by_env) == len(units)}
     if len(units) < 2 or not complete:
         return []
     steps = {env: min(by_env[env].step for by_env in complete.values()) for env in units}
@@ -172,8 +231,22 @@ def aggregates(rows: Sequence[ResultRow], units: Mapping[str, float]) -> list[Ag
 
 def _curve(records: tuple[Record, ...]) -> Curve:
     steps = reduce(np.intersect1d, [record.steps for record in records])
-    values = np.stack([record.returns[np.isin(record.steps, steps)] for record in records])
-    return Curve(records[0].settings, records, steps, *mean_sd(values))
+    return Curve(records[0].settings, records, steps, *mean_sd(_at(records, steps)))
+
+
+def _at(records: Sequence[Record], steps: NDArray[np.int64]) -> Floats:
+    return np.stack([record.returns[np.isin(record.steps, steps)] for record in records])
+
+
+def _labels(curves: Sequence[Curve], shown: Sequence[Sequence[str]]) -> list[str]:
+    """Return a label per curve with the settings of these names, without usual values where it is distinct anyway."""
+    pairs = list(zip(curves, shown, strict=True))
+    short = [label(curve.settings, names, known_values(curve.settings)) for curve, names in pairs]
+    count = Counter((curve.env, name) for curve, name in zip(curves, short, strict=True))
+    return [
+        (name if count[curve.env, name] == 1 else label(curve.settings, names)) + curve.note
+        for (curve, names), name in zip(pairs, short, strict=True)
+    ]
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
@@ -199,14 +272,15 @@ def _with_speed_up(row: ResultRow, baseline: ResultRow | None) -> ResultRow:
     return replace(row, speed_up=in_steps, speed_up_hours=in_hours)
 
 
-def _row(curve: Curve, name: str, target: float, hours: Floats) -> ResultRow:
-    values = np.array([record.returns[np.isin(record.steps, curve.steps)] for record in curve.records])
+def _row(curve: Curve, name: str, setting: str, target: float, hours: Floats) -> ResultRow:
+    values = curve.values
     has_steps = curve.steps.size > 0
     final = values[:, -1] if has_steps else np.full(len(values), np.nan)
     mean, sd = mean_sd(final)
     return ResultRow(
         curve=curve,
         name=name,
+        setting=setting,
         step=int(curve.steps[-1]) if has_steps else 0,
         budget=max(record.budget for record in curve.records),
         returns=final,
@@ -231,10 +305,10 @@ def _scores(rows: Sequence[ResultRow], steps: Mapping[str, int], units: Mapping[
     return np.stack(columns, axis=1) / [units[row.curve.env] for row in rows]
 
 
-def _aggregate(name: str, scores: Floats, first: Floats, thresholds: Floats) -> Aggregate:
+def _aggregate(setting: str, scores: Floats, first: Floats, thresholds: Floats) -> Aggregate:
     unknown = np.array(np.nan)
     return Aggregate(
-        name=name,
+        setting=setting,
         scores=scores,
         iqm=bootstrap_interval(iqm, scores),
         gap=bootstrap_interval(optimality_gap, scores),

@@ -8,9 +8,18 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from smrl.report.results import Aggregate, ResultRow, curves, summarise
+from smrl.report.results import Aggregate, Curve, ResultRow, curves, summarise
 from smrl.report.text import UNKNOWN, TextTable, csv_text, interval, number, plain_table, spread, steps_text
-from smrl.runs.identity import ALWAYS_SHOWN, algorithm_words, identity, reuse_words, varying, words
+from smrl.runs.identity import (
+    ALWAYS_SHOWN,
+    EVALUATION,
+    algorithm_words,
+    flat,
+    reuse_words,
+    short_name,
+    varying,
+    words,
+)
 from smrl.runs.records import Record
 
 _COLUMNS = (
@@ -31,16 +40,16 @@ def as_csv(rows: Sequence[ResultRow]) -> str:
             *(row.steps_to, row.hours_to, row.speed_up, row.speed_up_hours),
             *(np.nan if np.isnan(row.target) else row.reached.reached, row.reached.steps),
         )
-        first = (csv_text(row.curve.env), csv_text(row.name), len(row.returns), row.step or "", row.budget)
+        first = (csv_text(row.curve.env), csv_text(row.setting), len(row.returns), row.step or "", row.budget)
         writer.writerow((*first, *("" if np.isnan(value) else value for value in numbers)))
     return text.getvalue()
 
 
 def comparison_table(records: Sequence[Record], threshold: float | None = None) -> Table:
-    """Compare runs in the terminal: one row per identity (all settings except seed and steps).
+    """Compare runs in the terminal: one row per identity (all settings except seed, steps and evaluations).
 
     Each setting that varies has a column. Returns are those of the last step that all runs of a row evaluated.
-    ± is the sample standard deviation (n − 1) over runs, – for a single run. The environment's name is a line above
+    ± is the sample standard deviation (n − 1) over runs; a single run has none. The environment's name is a line above
     its rows because a column of long names would leave no room in a terminal.
     """
     rows = summarise(curves(records), lambda env: np.nan if threshold is None else threshold)
@@ -50,7 +59,7 @@ def comparison_table(records: Sequence[Record], threshold: float | None = None) 
     table.add_column("algorithm", overflow="fold")  # in a narrow terminal names may wrap, results may not
     table.add_column("reuse", justify="right")
     for name in names:
-        table.add_column(name.replace("_", "\n"), justify="right", overflow="fold")
+        table.add_column(short_name(name).replace(" ", "\n"), justify="right", overflow="fold")
     table.add_column("runs", justify="right", no_wrap=True)
     table.add_column("steps", justify="right")
     table.add_column("return\nat the end", justify="right", no_wrap=True)
@@ -118,10 +127,10 @@ def target_table(rows: Sequence[ResultRow]) -> TextTable:
 def aggregate_table(units: Mapping[str, float], found: Sequence[Aggregate]) -> TextTable:
     """Make the table of statistics over tasks."""
     scores = ", ".join(f"{number(unit)} on {env}" for env, unit in units.items())
-    first = found[0].name if found else ""
+    first = found[0].setting if found else ""
     cells = tuple(
         (
-            one.name,
+            one.setting,
             f"{len(one.scores)} × {one.scores.shape[1]}",
             *(interval(*each) for each in (one.iqm, one.gap, one.improvement)),
         )
@@ -134,8 +143,7 @@ def aggregate_table(units: Mapping[str, float], found: Sequence[Aggregate]) -> T
 
 def settings_tables(rows: Sequence[ResultRow]) -> list[TextTable]:
     """Make the tables of settings: those that all runs share, and for each row those that differ."""
-    several = [identity(row.curve.settings) for row in rows]
-    texts = [{name: words(value) for name, value in settings.items()} for settings in several]
+    texts = [_setting_words(row.curve) for row in rows]
     names = list(dict.fromkeys(name for settings in texts for name in settings))
     shared = [name for name in names if len({settings.get(name) for settings in texts}) == 1]
     common = tuple((name, texts[0][name]) for name in shared)
@@ -152,6 +160,15 @@ def settings_tables(rows: Sequence[ResultRow]) -> list[TextTable]:
         TextTable("Settings of all runs", ("setting", "value"), common, left=("setting", "value")),
         TextTable("Settings that differ", columns, others, left=columns),
     ]
+
+
+def _setting_words(curve: Curve) -> dict[str, str]:
+    """Return the settings of a curve by name; its runs may have been evaluated in different ways."""
+    mine = {name: value for name, value in flat(curve.settings).items() if name not in ("seed", "steps")}
+    found = {name: words(value) for name, value in mine.items()}
+    for name in (name for name in EVALUATION if name in found):
+        found[name] = " or ".join(dict.fromkeys(words(one.settings.get(name)) for one in curve.records))
+    return found
 
 
 def _times(ratio: float) -> str:

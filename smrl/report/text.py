@@ -42,13 +42,13 @@ def number(value: float, size: float | None = None) -> str:
 
 
 def spread(values: NDArray[np.float64]) -> str:
-    """Format the mean ± the sample standard deviation (n − 1), which is unknown for a single value.
+    """Format the mean ± the sample standard deviation (n − 1), or the only value, which has none.
 
     >>> spread(np.array([1.0, 3.0])), spread(np.array([-52.34]))
-    ('2.00 ± 1.41', '−52.3 ± –')
+    ('2.00 ± 1.41', '−52.3')
     """
     mean, sd = map(float, mean_sd(values))
-    return mean_and_sd(mean, sd, float(np.fmax(abs(mean), sd)))  # fmax ignores an unknown deviation
+    return number(mean) if math.isnan(sd) else mean_and_sd(mean, sd, max(abs(mean), sd))
 
 
 def mean_and_sd(mean: float, sd: float, size: float) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from smrl.errors import SmrlError
-from smrl.runs.reading import open_regular
+from smrl.reading import open_regular
 
 CONTINUES = (
     "or choose another place with --runs, then start the same command again: it continues from the last checkpoint"

@@ -28,9 +28,9 @@ from msgspec import Meta
 from smrl.errors import SmrlError, require
 from smrl.memory.replay import Replay, Rows, Snapshot
 from smrl.plugins import in_words
+from smrl.reading import load_arrays, parse_json, read_bytes, refusal, unreadable
 from smrl.runs.atomic import checksum, discard, save_arrays, sync, write_atomically, writing
 from smrl.runs.config import other_version
-from smrl.runs.reading import load_arrays, parse_json, read_bytes, refusal, unreadable
 
 FORMAT = 3
 MANIFEST, ARRAYS, TAIL, REPLAY = "manifest.json", "arrays.npz", "tail.npz", "replay"

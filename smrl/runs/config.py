@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from smrl.errors import SmrlError
-from smrl.runs.reading import read_bytes
+from smrl.reading import read_bytes
 from smrl.validation import Count, Few, Seed
 
 FORMAT = 4

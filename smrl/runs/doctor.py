@@ -16,13 +16,13 @@ from smrl.algorithms import registry
 from smrl.errors import SmrlError, require
 from smrl.memory.replay import Rows
 from smrl.plugins import in_words
+from smrl.reading import load_arrays, read_bytes
 from smrl.runs import checkpoint
 from smrl.runs.atomic import discard, foreign_files, save_arrays, sync, write_atomically, writing
 from smrl.runs.checkpoint import ARRAYS, MANIFEST, REPLAY, Manifest, find_damage
 from smrl.runs.config import Damaged, check_config
-from smrl.runs.identity import ALWAYS_SHOWN, flat, identity, title, words
+from smrl.runs.identity import ALWAYS_SHOWN, flat, title, words
 from smrl.runs.paths import CHECKPOINT, CONFIG, DATA, EVALUATIONS, TRAINING, RunDirectory
-from smrl.runs.reading import load_arrays, read_bytes
 from smrl.runs.records import as_bytes, lines_until
 from smrl.runs.trust import custom_code
 from smrl.settings import Settings, names
@@ -173,7 +173,7 @@ def non_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
         defaults = flat(names(algorithm))
     else:
         defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
-    mine = {name: value for name, value in identity(settings).items() if name not in ALWAYS_SHOWN}
+    mine = {name: value for name, value in flat(settings).items() if name not in (*ALWAYS_SHOWN, "seed", "steps")}
     return {name: value for name, value in mine.items() if name not in defaults or value != defaults[name]}
 
 

@@ -1,7 +1,7 @@
 """Which runs belong together, and what they are called, from settings as config.json holds them.
 
-Runs of one identity differ at most in seed and number of steps, so they may be continued and averaged. The identity
-decides which folder a run has (`smrl.runs.paths`); the name of the folder is only for people.
+Runs of one identity differ at most in seed, number of steps and how they are evaluated, so they may be continued and
+averaged. The identity decides which folder a run has (`smrl.runs.paths`); the name of the folder is only for people.
 """
 
 import hashlib
@@ -14,13 +14,20 @@ from typing import Any
 Settings = Mapping[str, Any]
 
 ALWAYS_SHOWN = ("env", "algorithm", "reuse")  # shown in or beside every label, whether they vary or not
-LONGEST_NAME = 120  # characters of a folder's name
+EVALUATION = ("eval_every", "eval_episodes")  # in real time they are part of the identity: the device plays them
+LONGEST_NAME = 59  # characters of a folder's name
 NAMES = {"drqv2": "DrQ-v2", "sac_pixels": "SAC from images"}  # algorithms whose display name is not in capitals
 
-# Words in folder names that are shorter than the names of the settings.
+# Words in folder names and labels that are shorter than the names of the settings.
 _SHORT_NAMES = {
     "batch_size": "batch",
     "fresh_batches": "fresh",
+    "action_repeat": "repeat",
+    "image_size": "image",
+    "max_episode_steps": "episode steps",
+    "normalise_observations": "normalised observations",
+    "normalise_rewards": "normalised rewards",
+    "pad_observations": "padding",
     "reset_every": "reset",
     "actor_hidden": "actor",
     "critic_hidden": "critic",
@@ -37,8 +44,10 @@ def flat(settings: Settings) -> dict[str, Any]:
 
 
 def identity(settings: Settings) -> dict[str, Any]:
-    """Return the settings that identify an experiment: everything except seed and steps."""
-    return {name: value for name, value in flat(settings).items() if name not in ("seed", "steps")}
+    """Return the settings that identify an experiment: everything except seed, steps and how it is evaluated."""
+    mine = flat(settings)
+    left_out = ("seed", "steps", *(() if mine.get("real_time") else EVALUATION))
+    return {name: value for name, value in mine.items() if name not in left_out}
 
 
 def canonical(settings: Settings) -> str:
@@ -54,28 +63,35 @@ def digest(settings: Settings) -> str:
     return hashlib.sha256(canonical(settings).encode()).hexdigest()[:8]
 
 
-def slug(settings: Settings, defaults: Settings) -> str:
-    """Return a name for the folder: the algorithm, the reuse and everything that differs from the defaults.
+def slug(settings: Settings, usual: Settings, word: str | None = None, attempt: int = 0) -> str:
+    """Return a name for the folder: the algorithm, the reuse, what differs from the usual values, and the user's word.
+
+    The name of a later ``attempt``, because others are taken, ends in the digest, and so does one that would be too
+    long, of which settings are left out.
 
     >>> usual = {"tau": 0.005, "batch_size": 256, "hidden": (256, 256)}
-    >>> slug({"algorithm": "sac", "reuse": "10", "tau": 0.01, "batch_size": 400, "hidden": (256, 256)}, usual)
-    'sac-reuse10-tau0.01-batch400'
+    >>> slug({"algorithm": "sac", "reuse": "10", "tau": 0.01, "batch_size": 400, "hidden": (256, 256)}, usual, "test")
+    'sac-reuse10-tau0.01-batch400-test'
     """
-    mine, usual = flat(settings), flat(defaults)
-    different = [
-        name
-        for name in identity(settings)
-        if name not in ALWAYS_SHOWN and (name not in usual or _canonical(mine[name]) != _canonical(usual[name]))
-    ]
+    mine, known = flat(settings), flat(usual)
+    names = [name for name in identity(settings) if name not in ALWAYS_SHOWN and not _is_usual(mine, known, name)]
     reuse = mine["reuse"]
     if _SCHEDULE.fullmatch(reuse):
         reuse = reuse.replace(":", "until").replace(",", "then")
-    name = file_name("-".join([mine["algorithm"], f"reuse{reuse}", *(_part(n, mine[n]) for n in different)]), ".")
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 9]}-{digest(settings)}"
+    first, *parts = (
+        file_name(part, ".") for part in (f"{mine['algorithm']}-reuse{reuse}", *(_part(n, mine[n]) for n in names))
+    )
+    end = ["" if word is None else f"-{word}", "", f"-{attempt}" if attempt > 1 else ""]
+    if attempt or len("-".join([first, *parts]) + end[0]) > LONGEST_NAME:
+        end[1] = f"-{digest(settings)}"
+    room = LONGEST_NAME - len("".join(end))
+    while parts and len("-".join([first, *parts])) > room:
+        parts.pop()
+    return "-".join([first, *parts])[:room] + "".join(end)
 
 
 def varying(several: Sequence[Settings]) -> list[str]:
-    """Return the names of the settings that differ, except seed and steps.
+    """Return the names of the settings that differ and are part of the identity.
 
     A setting that differs only between environments or algorithms is left out: their names distinguish them already.
     """
@@ -94,17 +110,20 @@ def varying(several: Sequence[Settings]) -> list[str]:
     ]
 
 
-def label(settings: Settings, names: Sequence[str]) -> str:
-    """Return a label for people: the algorithm, the reuse, and the settings of these names.
+def label(settings: Settings, names: Sequence[str], usual: Settings | None = None) -> str:
+    """Return a label for people: the algorithm, the reuse, and the settings of these names that are not as usual.
 
-    >>> label({"algorithm": "sac", "env": "Hopper-v4", "reuse": "10:300000,1", "tau": 0.01}, ["env", "tau"])
-    'SAC, reuse 10 until 300,000, then 1, tau 0.01'
+    A setting that is not used is left out.
+
+    >>> mine = {"algorithm": "sac", "env": "Hopper-v4", "reuse": "10:300000,1", "tau": 0.01, "reset_every": None}
+    >>> label(mine, ["env", "tau", "reset_every"]), label(mine, ["tau"], {"tau": 0.01})
+    ('SAC, reuse 10 until 300,000, then 1, tau 0.01', 'SAC, reuse 10 until 300,000, then 1')
     """
-    mine = flat(settings)
+    mine, known = flat(settings), flat(usual or {})
     parts = [algorithm_words(mine["algorithm"]), f"reuse {reuse_words(mine['reuse'])}"]
-    for name in names:
-        if name in mine and name not in ALWAYS_SHOWN:
-            value, plain = mine[name], name.replace("_", " ")
+    for name in (name for name in names if name in mine and name not in ALWAYS_SHOWN):
+        value, plain = mine[name], short_name(name)
+        if not (_is_usual(mine, known, name) or (not _is_used(value) and not _is_used(known.get(name)))):
             parts.append(("" if value else "no ") + plain if isinstance(value, bool) else f"{plain} {words(value)}")
     return ", ".join(parts)
 
@@ -121,6 +140,15 @@ def title(settings: Settings) -> str:
 def algorithm_words(algorithm: str) -> str:
     """Return an algorithm's display name: SAC for sac, but my_module:cem unchanged."""
     return algorithm if ":" in algorithm else NAMES.get(algorithm, algorithm.upper())
+
+
+def short_name(name: str) -> str:
+    """Return the words for a setting in labels.
+
+    >>> short_name("batch_size"), short_name("actor_learning_rate"), short_name("noise_steps")
+    ('batch', 'actor lr', 'noise steps')
+    """
+    return _SHORT_NAMES.get(name, name.replace("learning_rate", "lr").replace("_", " "))
 
 
 def reuse_words(reuse: str) -> str:
@@ -152,7 +180,7 @@ def file_name(name: str, substitute: str) -> str:
 
 def _part(name: str, value: Any) -> str:
     """Return a setting as a part of a folder's name: tau0.01, layernorm, nolayernorm, actor64x64."""
-    word = _SHORT_NAMES.get(name, name.replace("learning_rate", "lr").replace("_", ""))
+    word = short_name(name).replace(" ", "")
     if isinstance(value, bool):
         return word if value else f"no{word}"
     return word + _write(value, "x", _digits)
@@ -187,6 +215,10 @@ def _as_integers(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_as_integers(item) for item in value]
     return {name: _as_integers(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+def _is_usual(mine: Settings, usual: Settings, name: str) -> bool:
+    return name in usual and _canonical(mine[name]) == _canonical(usual[name])
 
 
 def _is_used(value: Any) -> bool:

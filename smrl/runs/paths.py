@@ -20,18 +20,19 @@ from typing import TYPE_CHECKING, Any
 import filelock
 
 from smrl.errors import SmrlError, require
+from smrl.reading import parse_json, refusal, unreadable
 from smrl.runs import checkpoint, identity
 from smrl.runs.atomic import foreign_files, write_atomically, writing
 from smrl.runs.config import FORMAT, Damaged, check_config, checksum, read_file
-from smrl.runs.reading import parse_json, refusal, unreadable
 
 if TYPE_CHECKING:
-    from smrl.settings import Settings
+    from smrl.settings import RunOptions, Settings
     from smrl.types import Spec
 
 CONFIG, EVALUATIONS, TRAINING = "config.json", "evaluations.csv", "training.csv"
 CHECKPOINT, TENSORBOARD, LOCK = "checkpoint", "tensorboard", ".lock"
 DATA, START = "data.npz", "start.npz"
+LONGEST_ENV_NAME = 120  # characters of the folder of an environment
 
 
 class RunDirectory:
@@ -42,9 +43,15 @@ class RunDirectory:
         self.config, self.evaluations, self.training = path / CONFIG, path / EVALUATIONS, path / TRAINING
 
     @classmethod
-    def of(cls, settings: "Settings[Any]", runs: Path) -> "RunDirectory":
+    def of(cls, settings: "Settings[Any]", options: "RunOptions") -> "RunDirectory":
         """Return the folder of the run with these settings, or the one that it will have."""
-        return cls(find(settings.to_json(), _defaults(settings), runs))
+        # Imported here because runs are read without what settings depend on.
+        from smrl.presets import paper_values
+        from smrl.settings import names
+
+        mine, agent_steps = settings.to_json(), settings.steps // settings.action_repeat
+        usual = paper_values(mine, names(settings.algorithm, agent_steps))
+        return cls(find(mine, _defaults(settings), options.runs, usual, options.name))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -146,20 +153,32 @@ class RunDirectory:
         return [f"{name} was {before} and is {now} now" for name, before, now in pairs if before not in (None, now)]
 
 
-def find(settings: Mapping[str, Any], defaults: Mapping[str, Any], runs: Path) -> Path:
+def find(
+    settings: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    runs: Path,
+    usual: Mapping[str, Any] | None = None,
+    word: str | None = None,
+) -> Path:
     """Return the folder of a run: where a run of these settings and seed is, or else where it belongs.
 
-    Settings that a stored run lacks count as the defaults. A label folder never holds runs of two identities.
+    Settings that a stored run lacks count as the defaults. A label folder never holds runs of two identities. A new one
+    is named by what differs from the ``usual`` values, by default the defaults, and by the user's ``word``.
     """
-    mine = identity.flat(settings)
-    place = runs / (identity.file_name(mine["env"], "-")[: identity.LONGEST_NAME] or "-")
-    wanted, seed = identity.canonical({**defaults, **mine}), f"seed{mine['seed']}"
+    mine = {**identity.flat(defaults), **identity.flat(settings)}
+    place = runs / (identity.file_name(mine["env"], "-")[:LONGEST_ENV_NAME] or "-")
+    wanted, seed = identity.canonical(mine), f"seed{mine['seed']}"
+    same: list[Path] = []
     labels = []
     for folder, stored in _stored_runs(place, "*/*", defaults):
         if stored is not None and identity.canonical(stored) == wanted:
             if folder.name == seed and stored["seed"] == mine["seed"]:
-                return folder
+                if all(stored.get(name) == mine.get(name) for name in identity.EVALUATION):
+                    return folder
+                same.append(folder)
             labels.append(folder.parent)
+    if same:  # evaluated in other ways; before these were left out of the identity, there could be several
+        return same[0]
 
     def is_free(label: Path) -> bool:
         return all(
@@ -167,9 +186,8 @@ def find(settings: Mapping[str, Any], defaults: Mapping[str, Any], runs: Path) -
             for folder, stored in _stored_runs(label, "*", defaults)
         )
 
-    slug, digits = identity.slug(settings, defaults), identity.digest(settings)
-    new = chain((slug, f"{slug}-{digits}"), (f"{slug}-{digits}-{number}" for number in count(2)))
-    return next(label for label in chain(labels, (place / name for name in new)) if is_free(label)) / seed
+    names = (identity.slug(settings, defaults if usual is None else usual, word, attempt) for attempt in count())
+    return next(label for label in chain(labels, (place / name for name in names)) if is_free(label)) / seed
 
 
 def _defaults(settings: "Settings[Any]") -> dict[str, Any]:

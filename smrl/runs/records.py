@@ -77,7 +77,7 @@ class Record:
     settings: dict[str, Any]  # by name, the hyperparameters among them
     steps: NDArray[np.int64]  # strictly increasing, at least one
     returns: NDArray[np.float64]
-    episodes: int  # per evaluation; 0 where the returns are those of training episodes
+    episodes: int | None  # per evaluation, None if they differ; 0 where the returns are those of training episodes
 
     @property
     def env(self) -> str:
@@ -103,7 +103,7 @@ class Record:
 
     @property
     def identity(self) -> str:
-        """Return a text that is equal for runs that differ only in seed and steps."""
+        """Return a text that is equal for runs that differ only in seed, steps and evaluations."""
         return canonical(self.settings)
 
 
@@ -135,10 +135,10 @@ def _read(path: Path) -> Record | None:
             return None
         steps = np.array([int(row["step"]) for row in rows], np.int64)
         returns = np.array([float(row[name]) for row in rows], np.float64)
-        episodes = int(rows[-1]["episodes"]) if is_evaluated else 0
+        counts = {int(row["episodes"]) for row in rows} if is_evaluated else {0}
     except (csv.Error, KeyError, TypeError, ValueError, OverflowError):
         columns = "step, episodes and mean" if is_evaluated else f"step and {name}"
         raise Damaged(file, f"its columns {columns} must hold numbers") from None
     if (np.diff(steps) <= 0).any():
         raise Damaged(file, "its steps do not increase")
-    return Record(path, settings, steps, returns, episodes)
+    return Record(path, settings, steps, returns, counts.pop() if len(counts) == 1 else None)

@@ -57,7 +57,7 @@ def run_all(
         try:
             if (error := results.get(title, JobResult()).error) is not None:
                 raise SmrlError(error)
-            records.append(read_run(RunDirectory.of(settings, options.runs).path))
+            records.append(read_run(RunDirectory.of(settings, options).path))
         except SmrlError as failure:
             failures[title] = str(failure)
     return Outcome(records, failures)
@@ -85,7 +85,7 @@ def refuse_unfit(runs: Sequence[Settings[Any]]) -> None:
 
 def _is_finished(settings: Settings[Any], options: RunOptions) -> bool:
     """Return whether a run has made all of its steps; restore its tables if they are damaged."""
-    directory = RunDirectory.of(settings, options.runs)
+    directory = RunDirectory.of(settings, options)
     if (done_steps(directory) or 0) < settings.steps:
         return False
     with contextlib.suppress(SmrlError), directory.locked():

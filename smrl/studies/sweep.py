@@ -12,13 +12,10 @@ In a file, a list holds several values::
     seeds = 3
 """
 
-import contextlib
 import hashlib
 import itertools
 import math
-import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -28,11 +25,12 @@ from typing import Any
 from smrl import plugins
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
+from smrl.preset_file import fits, setting_types, toml_value
+from smrl.presets import find_preset, preset_names, resolve
+from smrl.reading import read_toml
 from smrl.runs import identity
-from smrl.runs.reading import read_bytes
 from smrl.settings import Settings, names
-from smrl.studies.presets import find_preset, preset_names, resolve
-from smrl.validation import Few, convert, field_types, parse_number
+from smrl.validation import Few, convert
 
 MAX_RUNS = 10_000
 LONGEST_SLUG = 100
@@ -103,7 +101,7 @@ def sweep(
 
 
 def distinct(settings: Iterable[Settings[Any]]) -> list[Settings[Any]]:
-    """Return the runs without duplicates; refuse runs that differ only in their number of steps."""
+    """Return the runs without duplicates; refuse runs that differ only in their steps or evaluations."""
     found: dict[tuple[str, int], Settings[Any]] = {}
     for one in settings:
         same = found.setdefault((identity.canonical(one.to_json()), one.seed), one)
@@ -112,6 +110,14 @@ def distinct(settings: Iterable[Settings[Any]]) -> list[Settings[Any]]:
             f"runs that differ only in their steps ({same.steps:,} and {one.steps:,}) are one run: "
             "give one number of steps, as the curve of the longer run contains the shorter one.",
         )
+        for name in identity.EVALUATION:
+            first, second = getattr(same, name), getattr(one, name)
+            flag = f"--{name.replace('_', '-')}"
+            require(
+                first == second,
+                f"runs that differ only in {name} ({first:,} and {second:,}) are one run, because evaluations do not "
+                f"change what is learned: give one {flag}, such as {flag} {min(first, second)}.",
+            )
     return list(found.values())
 
 
@@ -193,7 +199,7 @@ def _preset_sweep(name: str, task_lists: TaskLists) -> Sweep:
 
 
 def _read_file(path: Path, task_lists: TaskLists) -> Sweep:
-    content = _load_toml(path)
+    content = read_toml(path)
     shared = {name: value for name, value in content.items() if name not in TOP_LEVEL_KEYS}
     tables = content.get("runs", [{}])
     place = str(path)
@@ -215,24 +221,13 @@ def _read_file(path: Path, task_lists: TaskLists) -> Sweep:
         raise SmrlError(f"{place}: {error}") from None
 
 
-def _load_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(read_bytes(Path(os.path.realpath(path))).decode(), parse_float=parse_number)
-    except UnicodeDecodeError:
-        raise SmrlError(f"{path} is not UTF-8 text; save it in this encoding.") from None
-    except (ValueError, RecursionError) as error:  # of a number with 5,000 digits, of 5,000 brackets
-        raise SmrlError(f"{path} cannot be read as TOML: {error}; correct it there.") from None
-    except OSError as error:
-        raise SmrlError(f"{path} cannot be read ({error.strerror}); correct its name.") from None
-
-
 def _table_runs(table: dict[str, Any], task_lists: TaskLists) -> list[Settings[Any]]:
     """Return all combinations of the values of a table."""
     values_of_all = itertools.chain.from_iterable(map(_as_list, table.values()))
     if any(isinstance(value, str) and _REFERENCE.fullmatch(value) for value in values_of_all):
         plugins.use_working_directory()  # the file names a module of the user
     algorithms, envs, presets = (_names_in(table, key) for key in ("algorithm", "env", "preset"))
-    hints = _hints(algorithms)
+    hints = setting_types(algorithms)
     known = [*STUDY_KEYS, *(name for name in hints if name != "seed")]
     for name in (name for name in table if name not in known):
         advice = "; did you mean seeds?" if name == "seed" else nearest(name, [*known, *TOP_LEVEL_KEYS])
@@ -254,31 +249,9 @@ def _names_in(table: dict[str, Any], key: str) -> list[str]:
     return found
 
 
-def _hints(algorithms: list[str]) -> dict[str, list[Any]]:
-    """Return the types of all settings of some algorithms by name."""
-    found: dict[str, list[Any]] = {}
-    for kind in (Settings, *(registry.find(name).config for name in algorithms)):
-        for name, hint in field_types(kind).items():
-            found.setdefault(name, []).append(hint)
-    return found
-
-
-def _values(name: str, value: Any, hints: list[Any]) -> list[Any]:
-    """Return the values of a setting: a list holds several, unless its type makes it one value, such as layer sizes.
-
-    TOML has no null: "none" is None where the setting may be None.
-    """
-
-    def fits(candidate: Any) -> bool:
-        for hint in hints:
-            with contextlib.suppress(SmrlError):
-                convert(name, candidate, hint)
-                return True
-        return False
-
-    found = [value] if fits(value) else _as_list(value)
-    found = [None if one == "none" and fits(None) else one for one in found]
-    return [tuple(one) if isinstance(one, list) else one for one in found]
+def _values(name: str, value: Any, hints: Sequence[Any]) -> list[Any]:
+    """Return the values of a setting: a list holds several, unless its type makes it one value, such as layer sizes."""
+    return [toml_value(name, one, hints) for one in ([value] if fits(name, value, hints) else _as_list(value))]
 
 
 def _as_list(value: Any) -> list[Any]:

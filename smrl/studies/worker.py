@@ -42,7 +42,7 @@ def work(request: str, descriptor: int) -> int:
     try:
         settings = from_json(given["settings"])
         options = RunOptions(**given["options"])
-        wait_for_lock(RunDirectory.of(settings, options.runs), given["lock_timeout"])
+        wait_for_lock(RunDirectory.of(settings, options), given["lock_timeout"])
         run_training(settings, options, partial(make, settings.env), progress)
     except SmrlError as error:
         progress.fail(str(error))

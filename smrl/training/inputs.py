@@ -17,10 +17,10 @@ from smrl.data import sources
 from smrl.errors import SmrlError, require
 from smrl.memory.replay import Replay
 from smrl.randomness import Purpose, key
+from smrl.reading import load_arrays
 from smrl.runs import checkpoint
 from smrl.runs.atomic import save_arrays, sync, writing
 from smrl.runs.paths import CONFIG, DATA, START, RunDirectory
-from smrl.runs.reading import load_arrays
 from smrl.settings import Settings
 from smrl.training.agent import shapes
 from smrl.training.memory_budget import largest_data

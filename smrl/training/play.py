@@ -1,13 +1,13 @@
 """Watch a policy in a window, or record a video."""
 
 import contextlib
+import importlib.util
 import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import imageio.v3 as iio
 import numpy as np
 
 from smrl.envs.make import Raw
@@ -47,6 +47,8 @@ def play(
         require(bool(screen), "there is no screen to play on; write a file with --video play.mp4.")
     else:
         require(video.suffix == ".mp4", f"a video is a file that ends in .mp4, not {video.name}.")
+        is_installed = all(importlib.util.find_spec(package) for package in ("imageio", "av"))
+        require(is_installed, 'recording a video needs an extra that is not installed: pip install "smrl[video]"')
     policy = run.best_policy if convert("best", best, bool) else run.policy
     returns = []
     with (
@@ -102,6 +104,8 @@ def _recording(video: Path | None, fps: int) -> Iterator[Callable[[Any], None]]:
     if video is None:
         yield lambda picture: None
         return
+    import imageio.v3 as iio  # of an extra
+
     temporary = video.with_name(f".{video.stem}.new.mp4")
     with writing(video, "or write to another place"):
         video.parent.mkdir(parents=True, exist_ok=True)

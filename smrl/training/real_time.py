@@ -10,6 +10,7 @@ action is computed in the thread that asks for it, so it does not wait for the u
 
 import contextlib
 import gc
+import os
 import statistics
 import sys
 import threading
@@ -50,8 +51,10 @@ MANY_LATE, ENOUGH = 0.01, 500  # share of late steps to warn of, and steps befor
 FAR_BEHIND = 10_000  # learning steps to warn of
 FILLED = 0.9  # of the control period, by the updates of `--reuse realtime`; the rest is for sampling and hand-over
 SWITCH_SECONDS = 2e-4  # after which a thread that computes in Python gives way; Python's default is 5 ms
+ACTOR_PRIORITY, LEARNER_PRIORITY = 50, 49  # of Linux's 1 to 99 for real time
 TRIALS = 30  # actions that are timed before the device moves
 POLL_SECONDS = 0.005
+NOT_PREFERRED = "the system does not give this run real-time priority, so other programs can delay it (docs/robots.md)."
 LEARNED = "real_time.learned_to"  # the name of an array in checkpoints
 
 
@@ -282,7 +285,9 @@ class RealTimeTrainer(Trainer):
             "the learning to be repeated (docs/robots.md)."
         )
         try:
-            with _undisturbed(), self._learning():
+            with _undisturbed(), self._learning(), preferred(ACTOR_PRIORITY) as is_preferred:
+                if not is_preferred:
+                    self.progress.notify(NOT_PREFERRED)
                 return self._drive()
         except EnvironmentFault as fault:
             if self.signals.is_noted():
@@ -400,6 +405,10 @@ class RealTimeTrainer(Trainer):
     # The learner thread: replay memory, agent, tables and checkpoints
 
     def _run_learner(self) -> None:
+        with preferred(LEARNER_PRIORITY):  # the actor waits while this thread holds the interpreter's lock
+            self._learn_until_over()
+
+    def _learn_until_over(self) -> None:
         try:
             is_over = False
             while not is_over:
@@ -557,6 +566,29 @@ def _learned_to(saved: Saved) -> int:
     if found is None or found.shape != () or found.dtype != np.int64 or not 0 <= int(found) <= saved.step:
         raise SmrlError("the checkpoint does not say what was learned; restore its files from a copy.")
     return int(found)
+
+
+@contextlib.contextmanager
+def preferred(priority: int) -> Iterator[bool]:
+    """Let this thread run before all ordinary programs; yield whether the system permits it.
+
+    The threads and processes that it starts are ordinary ones, and so are JAX's, which compute the updates.
+    """
+    if sys.platform != "linux":
+        yield False
+        return
+    if os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK in (os.SCHED_FIFO, os.SCHED_RR):  # the user has chosen
+        yield True
+        return
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
+    except OSError:
+        yield False
+        return
+    try:
+        yield True
+    finally:  # without the right to do so, the flag cannot be cleared
+        os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +48,8 @@ def run_training(
 
     ``make_env`` takes the keywords of `smrl.envs.make.make`.
     """
-    here, runs = Path.cwd(), options.runs.absolute()  # an environment that is made may change the working directory
+    here = Path.cwd()  # an environment that is made may change it
+    options = replace(options, runs=options.runs.absolute())
     progress = Unfailing(progress)
     require(
         options.stop_at is None or settings.eval_episodes > 0,
@@ -55,7 +57,7 @@ def run_training(
     )
     with ExitStack() as resources:
         settings, spec, open_env, restarts = _open(settings, options, make_env, progress.notify, resources)
-        directory = RunDirectory.of(settings, runs)
+        directory = RunDirectory.of(settings, options)
         inputs: dict[str, Any] | None = None
         if not directory.path.exists():  # refuse what does not fit before anything is written
             runtime.start(_threads(settings, options))
@@ -65,6 +67,8 @@ def run_training(
         config = doctor.restore_files(directory.path, progress.notify)
         if config:
             directory.check_same_run(config, settings, env_source)
+            if options.name and not directory.path.parent.name.endswith(f"-{options.name}"):
+                progress.notify(f"these settings have their run already, without the name {options.name}.")
         done = checkpoint.newest_step(directory.checkpoint) or 0
         if not checkpoint.checkpoints(directory.checkpoint) and doctor.recorded_steps(directory):
             progress.notify(f"{directory.path} was stopped before its first checkpoint; it starts again at step 0.")

@@ -164,9 +164,17 @@ def differs(left: Any, right: Any) -> bool:
     return any(not np.array_equal(a, b) for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True))
 
 
-@every_algorithm
-@pytest.mark.parametrize(  # once is the base algorithm: one call of its update per round
-    ("times", "size"), [(1, BATCH), (4, BATCH), pytest.param(4, SMALL_BATCH, marks=pytest.mark.slow)]
+def is_slow(name: str, times: int, size: int) -> bool:
+    return size == SMALL_BATCH or (times == 1 and spec_of(name) is IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("times", "size", "name"),
+    [
+        pytest.param(times, size, name, marks=[pytest.mark.slow] if is_slow(name, times, size) else [])
+        for name in registry.names()
+        for times, size in ((1, BATCH), (4, BATCH), (4, SMALL_BATCH))  # once is the base algorithm
+    ],
 )
 def test_reuse_equals_manual_updates(name: str, times: int, size: int) -> None:
     key, data = jax.random.key(7), batches(name, size=size)

@@ -10,7 +10,7 @@ from numpy_images import Floats, Named, assert_first_step, augmented, batch, dis
 
 from smrl.algorithms.drqv2 import DrQv2, State, drqv2
 from smrl.errors import SmrlError
-from smrl.studies.presets import resolve
+from smrl.presets import resolve
 from smrl.types import ArraySpec, Continuous, Spec, UpdateContext
 
 SPEC = Spec(ArraySpec((9, 9, 2), "uint8"), Continuous(2))

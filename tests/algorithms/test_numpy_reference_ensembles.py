@@ -44,7 +44,7 @@ from smrl.algorithms.darc import State as DARCState
 from smrl.algorithms.redq import REDQ, redq
 from smrl.algorithms.tqc import quantile_huber, truncate
 from smrl.nn.networks import Critic
-from smrl.studies.presets import PRESETS
+from smrl.presets import PRESETS
 from smrl.types import Algorithm, Transition, UpdateContext
 
 full_precision = common.full_precision  # a fixture holds for the modules that have it

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 import smrl
-from smrl import plugins
+from smrl import plugins, presets
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
-from smrl.studies import presets
 
 PROVIDER = """
 from dataclasses import dataclass

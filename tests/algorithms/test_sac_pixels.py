@@ -10,7 +10,7 @@ from numpy_images import Floats, Named, assert_first_step, augmented, batch, enc
 
 from smrl.algorithms.sac_pixels import SACPixels, State, sac_pixels
 from smrl.errors import SmrlError
-from smrl.studies.presets import resolve
+from smrl.presets import resolve
 from smrl.types import ArraySpec, Continuous, Spec, UpdateContext
 
 SPEC = Spec(ArraySpec((9, 9, 2), "uint8"), Continuous(2))

@@ -12,9 +12,10 @@ import pytest
 from commands import refused, refused_here
 
 from smrl.cli.main import main
+from smrl.presets import resolve
 from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
-from smrl.studies.presets import resolve
+from smrl.settings import RunOptions
 
 SHORT = ("--steps", "60", "--warmup", "20", "--eval-every", "20", "--eval-episodes", "1", "--reuse", "1")
 SMALL = ("--actor-hidden", "8", "--critic-hidden", "8", "--batch-size", "8")
@@ -150,6 +151,13 @@ def test_a_missing_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     assert 'pip install "smrl[atari]"' in refused_here(capsys, "train", "sac", "ALE/Pong-v5")
 
 
+def test_mujoco_is_an_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.mujoco")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    assert 'pip install "smrl[mujoco]"' in refused_here(capsys, "train", "sac", "Hopper-v4")
+
+
 @pytest.mark.parametrize(
     ("kind", "fault"),
     [
@@ -191,7 +199,7 @@ def test_a_locked_run(in_tmp_path: Path) -> None:
     """Two processes cannot train one run."""
     short: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "reuse": 1}
     small: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,), "batch_size": 8}
-    with RunDirectory.of(resolve("ddpg", "Pendulum-v1", **short, **small), in_tmp_path).locked():
+    with RunDirectory.of(resolve("ddpg", "Pendulum-v1", **short, **small), RunOptions(runs=in_tmp_path)).locked():
         assert "another process" in refused("train", "ddpg", "Pendulum-v1", *SHORT, *SMALL, "--runs", in_tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from broken_envs import Toy
 import smrl
 from smrl.cli.main import main
 from smrl.envs.environment import Environment, EnvironmentFault
+from smrl.errors import SmrlError
 from smrl.training import play as smrl_play
 from smrl.training.evaluator import evaluate
 
@@ -91,6 +93,13 @@ def test_evaluate_the_best_policy(run: smrl.Run, capsys: pytest.CaptureFixture[s
     """The policy that is kept beside the newest one gives the best evaluation again."""
     main(["evaluate", str(run.path), "--episodes", "3", "--best"])
     assert f"return {run.record.returns.max():,.2f} ±" in capsys.readouterr().out
+
+
+def test_video_is_an_extra(run: smrl.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "imageio", None)
+    with pytest.raises(SmrlError, match=r'pip install "smrl\[video\]"'):
+        smrl.play(run, tmp_path / "new" / "play.mp4")
+    assert not list(tmp_path.iterdir())
 
 
 def test_play_writes_a_video(run: smrl.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,7 +101,7 @@ def test_a_failed_run_is_reported_and_the_others_are_shown(in_tmp_path: Path) ->
     assert text.count("DDPG") == 1
     assert "learning curves: " in text
     (line,) = errors.splitlines()
-    assert line.startswith("smrl: DDPG, reuse 1, action repeat 2, seed 0 failed: ")
+    assert line.startswith("smrl: DDPG, reuse 1, repeat 2, seed 0 failed: ")
     assert "it broke at step 30" in line
 
 
@@ -132,18 +132,24 @@ def test_compare_reports_errors_of_its_runs(in_tmp_path: Path) -> None:
     assert errors.count("\n") == 1
 
 
-def test_a_dead_process_is_reported(in_tmp_path: Path) -> None:
-    """It dies by a signal or by an unexpected exception; its output is kept."""
+@pytest.mark.parametrize(
+    ("death", "message"),
+    [
+        ("signal", "was ended by SIGKILL"),
+        pytest.param("exception", "ZeroDivisionError: a bug", marks=pytest.mark.slow),
+    ],
+)
+def test_a_dead_process_is_reported(death: str, message: str, in_tmp_path: Path) -> None:
+    """Its output is kept."""
     (in_tmp_path / "deadly.py").write_text(DEADLY)
-    for death, message in {"signal": "was ended by SIGKILL", "exception": "ZeroDivisionError: a bug"}.items():
-        words = ["compare", "ddpg", "deadly:make", "--reuse", "1", "--seeds", "1", *SHORT, *SMALL, "--runs", death]
-        code, _, errors = run(*words, "--quiet", PYTHONPATH=f"{PATH}{os.pathsep}{in_tmp_path}", DEATH=death)
-        (log,) = in_tmp_path.glob(f"{death}/*/*/seed0/output.log")
-        assert code == 2
-        assert errors.count("\n") == 1
-        assert message in errors
-        assert f"{log.relative_to(in_tmp_path)}." in errors
-        assert "the last words" in log.read_text()
+    words = ["compare", "ddpg", "deadly:make", "--reuse", "1", "--seeds", "1", *SHORT, *SMALL, "--quiet"]
+    code, _, errors = run(*words, PYTHONPATH=f"{PATH}{os.pathsep}{in_tmp_path}", DEATH=death)
+    (log,) = in_tmp_path.glob("runs/*/*/seed0/output.log")
+    assert code == 2
+    assert errors.count("\n") == 1
+    assert message in errors
+    assert f"{log.relative_to(in_tmp_path)}." in errors
+    assert "the last words" in log.read_text()
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from smrl.algorithms import registry
 from smrl.cli.list import merged, paper_reuse
 from smrl.cli.main import COMMANDS, GROUPS, main
 from smrl.paper.tasks import LISTS
-from smrl.studies.presets import PRESETS, Row, find_preset, preset_names, resolve
+from smrl.presets import PRESETS, Row, find_preset, preset_names, resolve
 
 HEAVY = ("jax", "gymnasium", "msgspec", "matplotlib", "mujoco", "flax", "numpy")
 

@@ -21,7 +21,7 @@ from smrl.envs.make import make
 from smrl.envs.suites import dmc
 from smrl.envs.wrappers import ActionRepeat
 from smrl.errors import SmrlError
-from smrl.studies.presets import resolve
+from smrl.presets import resolve
 from smrl.types import Continuous
 
 if importlib.util.find_spec("dm_control") is None:

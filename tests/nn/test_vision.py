@@ -34,7 +34,7 @@ HEIGHT, WIDTH, LARGEST = 5, 6, 2
 
 def test_random_shift_crops_every_image_independently() -> None:
     image = np.arange(HEIGHT * WIDTH * 2, dtype=np.uint8).reshape(HEIGHT, WIDTH, 2)
-    shifted = np.asarray(random_shift(jnp.stack([image] * 2_000), LARGEST, jax.random.key(0)))
+    shifted = np.asarray(random_shift(jnp.asarray(np.stack([image] * 2_000)), LARGEST, jax.random.key(0)))
     assert shifted.dtype == np.uint8
     padded = np.pad(image, ((LARGEST, LARGEST), (LARGEST, LARGEST), (0, 0)), mode="edge")
     sides = range(2 * LARGEST + 1)

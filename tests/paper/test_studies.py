@@ -7,7 +7,7 @@ import pytest
 from smrl.errors import SmrlError
 from smrl.paper.reproduce import Speed, run_seconds
 from smrl.paper.studies import STUDIES, runs, scaled
-from smrl.studies.presets import resolve
+from smrl.presets import resolve
 
 
 @pytest.mark.parametrize(

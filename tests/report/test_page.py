@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,7 +14,7 @@ from written_runs import write_run, write_study
 
 from smrl.errors import SmrlError
 from smrl.paper.bands import PUBLISHED
-from smrl.report.figures import learning_curves
+from smrl.report.figures import COLOURS, learning_curves
 from smrl.report.page import ALL_POINTS, page
 from smrl.report.report import Report, make_report, sections
 from smrl.report.tables import as_csv
@@ -225,9 +226,29 @@ def test_seeds_without_a_common_step_are_reported(tmp_path: Path) -> None:
     report = make_report([tmp_path], target=2.0)
     assert "its seeds have no step in common" in report.problems[0]
     (row,) = table(report, "results", "Hopper-v4")
-    assert (row["return"], row["step"], row["best"]) == ("– ± –", "–", "2.00")
+    assert (row["return"], row["step"], row["best"]) == ("–", "–", "2.00")
     assert table(report, "results", "Steps to a return")[0]["steps, by seed"] == "1,500 (1 of 2)"
     assert content(page(report))["panels"][0]["series"] == []
+
+
+def test_seed_counts_once(tmp_path: Path) -> None:
+    """Before the interval of evaluations was left out of the identity, such runs had two folders."""
+    write_run(tmp_path / "a", [(1000, 1.0), (2000, 2.0)], eval_every=1000)
+    write_run(tmp_path / "b", [(2000, 9.0)], eval_every=2000)
+    write_run(tmp_path / "c", [(2000, 4.0)], eval_every=2000, seed=1)
+    report = make_report([tmp_path])
+    (row,) = report.rows
+    assert (row.returns.tolist(), row.step) == ([2.0, 4.0], 2000)
+    assert report.problems == (f"{tmp_path / 'b'} is not counted: {tmp_path / 'a'} has the same settings and seed 0.",)
+    assert ("eval_every", "1,000 or 2,000") in {
+        tuple(row.values()) for row in table(report, "runs", "Settings of all runs")
+    }
+
+
+def test_page_and_figures_have_the_same_colours() -> None:
+    style = files("smrl.report").joinpath("page", "style.css").read_text()
+    light = re.findall(r"--c\d: (#\w+)", style.partition("@media")[0])
+    assert [colour.upper() for colour in light] == list(COLOURS)
 
 
 def test_run_given_twice_counts_once(tmp_path: Path) -> None:

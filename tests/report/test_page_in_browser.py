@@ -98,11 +98,13 @@ def test_hover_shows_the_values(page: Any) -> None:
 
 
 def test_curves_can_be_chosen_by_mouse_and_keyboard(page: Any) -> None:
-    means = panel(page).locator("path.mean")
+    means = panel(page).locator("svg.plot path.mean")
     soon(lambda: means.count() == 2)
-    choice = page.get_by_role("checkbox", name="SAC, reuse 10", exact=True)
+    choice = panel(page).get_by_role("checkbox", name="SAC, reuse 10", exact=True)
     choice.uncheck()
     soon(lambda: means.count() == 1)
+    other = panel(page, "dmc/cheetah-run").get_by_role("checkbox", name="SAC, reuse 10", exact=True)
+    soon(lambda: not other.is_checked())  # in all panels
     choice.focus()
     page.keyboard.press("Space")
     soon(lambda: means.count() == 2)
@@ -149,7 +151,7 @@ def test_keyboard_moves_and_zooms(page: Any) -> None:
 def test_axis_in_hours(page: Any) -> None:
     page.get_by_role("radio", name="hours").check()
     soon(lambda: "hours of training" in axis(page))
-    soon(lambda: panel(page).locator("path.mean").count() == 2)
+    soon(lambda: panel(page).locator("svg.plot path.mean").count() == 2)
     soon(lambda: panel(page).locator("svg.plot path.theirs").count() == 0)  # published curves have no hours
 
 
@@ -171,6 +173,30 @@ def test_phone_needs_no_horizontal_scrolling(browser: Any, report: Path) -> None
         boxes = [figure.bounding_box() for figure in tab.locator("#panels figure").all()]
         assert len({box["x"] for box in boxes}) == 1  # one column
         assert all(box["x"] + box["width"] <= 390 for box in boxes)
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_curves_come_before_their_legend(browser: Any, report: Path, width: int) -> None:
+    for tab in opened(browser, report, width=width):
+        soon(lambda: panel(tab).locator("svg.plot path.mean").count() > 0)  # noqa: B023
+        curves, legend = (panel(tab).locator(place).first.bounding_box() for place in ("svg.plot", ".legend"))
+        assert legend["y"] >= curves["y"] + curves["height"]
+        assert (
+            tab.locator("#panels .legend").first.bounding_box()["y"] > tab.locator("svg.plot").first.bounding_box()["y"]
+        )
+
+
+def test_only_published_curves_are_dashed(browser: Any, tmp_path: Path) -> None:
+    for reuse in range(1, 20):
+        write_run(tmp_path / "runs" / f"{reuse}", [(10_000, 1.0), (100_000, 2.0)], reuse=f"{reuse}")
+    file = tmp_path / "report.html"
+    file.write_text(make_page(make_report([tmp_path / "runs"], 1.5, published=PUBLISHED)), encoding="utf-8")
+    for tab in opened(browser, file, width=1200):
+        soon(lambda: panel(tab).locator("svg.plot path.mean").count() == 19)  # noqa: B023
+        script = "all => all.map(one => [one.getAttribute('class'), getComputedStyle(one).strokeDasharray])"
+        lines = panel(tab).locator("svg path, svg line").evaluate_all(script)
+        assert {kind for kind, dash in lines if dash != "none"} == {"theirs"}
+        assert panel(tab).locator("svg.plot path.mark").count() == 12  # all but the first seven
 
 
 def test_dark_mode_is_dark(browser: Any, report: Path) -> None:

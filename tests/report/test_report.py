@@ -16,7 +16,7 @@ from written_runs import make_config
 
 from smrl.errors import SmrlError
 from smrl.report.figures import learning_curves
-from smrl.report.results import Reached, curves, mean_steps_to
+from smrl.report.results import Reached, colour_numbers, curve_names, curves, mean_steps_to, setting_names
 from smrl.report.tables import comparison_table
 from smrl.runs.records import Record
 
@@ -72,11 +72,13 @@ def headers(records: Sequence[Record]) -> list[str]:
     return [str(column.header).replace("\n", " ") for column in comparison_table(records).columns]
 
 
-def drawn(records: Sequence[Record], path: Path, monkeypatch: pytest.MonkeyPatch) -> Figure:
+def drawn(
+    records: Sequence[Record], path: Path, monkeypatch: pytest.MonkeyPatch, threshold: float | None = None
+) -> Figure:
     """The figure that is saved."""
     saved: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **keywords: saved.append(figure))
-    learning_curves(records, path)
+    learning_curves(records, path, threshold)
     return saved[0]
 
 
@@ -151,7 +153,7 @@ def test_comparison_table_of_several_environments() -> None:
 
 def test_comparison_table_has_a_column_per_varying_setting() -> None:
     records = [*sweep(), record([(3000, 0.0)], batch_size=4000), record([(3000, 0.0)], tau=True)]
-    assert headers(records)[:5] == ["algorithm", "reuse", "tau", "batch size", "runs"]
+    assert headers(records)[:5] == ["algorithm", "reuse", "tau", "batch", "runs"]
     found = [row[:5] for row in rows(printed(records))]
     assert found[0] == ["SAC", "2", "0.005", "256", "2"]
     assert ["SAC", "10", "0.005", "4,000", "1"] in found
@@ -183,7 +185,7 @@ def test_narrow_table_wraps_words_but_not_results() -> None:
 
 def test_single_run_has_no_deviation() -> None:
     (row,) = rows(printed([record([(3000, 0.953)])]))
-    assert row[-2:] == ["0.95 ± –", "0.95"]
+    assert row[-2:] == ["0.95", "0.95"]
 
 
 def test_figure_is_a_png_of_panels(tmp_path: Path) -> None:
@@ -208,21 +210,93 @@ def test_legend_names_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert legend(figure) == ["SAC, reuse 1", "SAC, reuse 10"]
     figure = drawn(sweep(), tmp_path / "curves.png", monkeypatch)
     names = [
-        f"{name}, reuse {reuse}, tau {tau}" for name in ("SAC", "TD3") for reuse in (2, 10) for tau in (0.005, 0.02)
+        f"{name}, reuse {reuse}{tau}" for name in ("SAC", "TD3") for reuse in (2, 10) for tau in ("", ", tau 0.02")
     ]
-    assert legend(figure) == names
+    assert legend(figure) == names  # without the default of tau
 
 
 def test_panels_share_labels_and_colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A curve has the same colour and label in all panels, also where nothing varies in one of them."""
     ant, hopper = record([(3000, 0.0)], "Ant-v4"), [record([(3000, 0.0)], "Hopper-v4", tau=tau) for tau in (0.005, 0.1)]
     figure = drawn([ant, *hopper], tmp_path / "curves.png", monkeypatch)
-    assert legend(figure) == ["SAC, reuse 10, tau 0.005", "SAC, reuse 10, tau 0.1"]
+    assert legend(figure) == ["SAC, reuse 10", "SAC, reuse 10, tau 0.1"]
     first, second = (
         [(line.get_label(), line.get_color()) for line in axes.lines if not str(line.get_label()).startswith("_")]
         for axes in figure.axes
     )
     assert first == second[:1]
+
+
+def test_names_hold_within_a_panel_and_an_algorithm() -> None:
+    """Only SAC on Hopper has two tau; evaluation settings and values of the preset are never named."""
+    several = [
+        record([(3000, 0.0)], "Hopper-v4", tau=0.02, eval_every=10),
+        record([(3000, 0.0)], "Hopper-v4", tau=0.03, eval_every=20),
+        record([(3000, 0.0)], "Hopper-v4", algorithm="td3", tau=0.02),
+        record([(3000, 0.0)], "Ant-v4", tau=0.02),
+        record([(3000, 0.0)], "CartPole-v1", algorithm="dqn", batch_size=128),  # as in the preset
+        record([(3000, 0.0)], "CartPole-v1", algorithm="dqn", batch_size=64),
+    ]
+    found = curves(several)
+    names = {(curve.env, curve.settings["algorithm"]): [] for curve in found}  # type: dict[tuple[str, str], list[str]]
+    for curve, name in zip(found, curve_names(found), strict=True):
+        names[curve.env, curve.settings["algorithm"]].append(name)
+    assert names == {
+        ("Ant-v4", "sac"): ["SAC, reuse 10"],
+        ("CartPole-v1", "dqn"): ["DQN, reuse 10, batch 64", "DQN, reuse 10"],
+        ("Hopper-v4", "sac"): ["SAC, reuse 10, tau 0.02", "SAC, reuse 10, tau 0.03"],
+        ("Hopper-v4", "td3"): ["TD3, reuse 10"],
+    }
+
+
+def test_values_are_named_where_names_would_be_the_same() -> None:
+    found = curves([record([(3000, 0.0)], n_step=1), record([(3000, 0.0)])])  # the latter from before the setting
+    assert sorted(curve_names(found)) == ["SAC, reuse 10", "SAC, reuse 10, n step 1"]
+
+
+def test_a_setting_has_one_colour_whatever_runs_on_other_tasks() -> None:
+    hopper = [record([(3000, 0.0)], "Hopper-v4", reuse=reuse) for reuse in ("1", "10")]
+    others = [
+        *(record([(3000, 0.0)], "Ant-v4", algorithm="ddpg", reuse=reuse) for reuse in ("1", "2", "5")),
+        record([(3000, 0.0)], "dmc/cheetah-run", reuse="10"),
+    ]
+    alone, together = (
+        colour_numbers(found, setting_names(found)) for found in (curves(hopper), curves([*others, *hopper]))
+    )
+    assert alone == {"SAC, reuse 1": 0, "SAC, reuse 10": 1}
+    assert alone.items() <= together.items()
+    assert sorted(number for name, number in together.items() if name.startswith("DDPG")) == [0, 1, 2]
+
+
+def test_many_curves_are_told_apart_without_dashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [record([(1000, 0.0), (2000, 1.0)], reuse=f"{reuse}") for reuse in range(1, 20)]
+    figure = drawn(records, tmp_path / "curves.png", monkeypatch, threshold=0.5)
+    lines = figure.axes[0].lines
+    assert {line.get_linestyle() for line in lines} == {"-"}
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == len(lines)
+
+
+def test_panels_have_their_own_legends_where_names_mean_different_curves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ant, hopper = (
+        record([(3000, 0.0)], "Ant-v4", tau=0.1),
+        [record([(3000, 0.0)], "Hopper-v4", tau=t) for t in (0.1, 0.2)],
+    )
+    figure = drawn([ant, *hopper, record([(3000, 0.0)], "Hopper-v4")], tmp_path / "curves.png", monkeypatch)
+    assert figure.legends == []
+    shown = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in figure.axes]  # type: ignore[union-attr]
+    assert shown == [["SAC, reuse 10"], ["SAC, reuse 10", "SAC, reuse 10, tau 0.1", "SAC, reuse 10, tau 0.2"]]
+    colours = [{line.get_label(): line.get_color() for line in axes.lines} for axes in figure.axes]
+    assert colours[0]["SAC, reuse 10"] == colours[1]["SAC, reuse 10, tau 0.1"]  # the same setting
+
+
+def test_seeds_that_were_evaluated_differently_are_averaged_where_all_were() -> None:
+    often = record([(1000, 1.0), (2000, 2.0), (3000, 3.0), (4000, 4.0)], eval_every=1000, seed=0)
+    seldom = record([(2000, 4.0), (4000, 8.0)], eval_every=2000, eval_episodes=1, seed=1)
+    (curve,) = curves([often, seldom])
+    assert curve.steps.tolist() == [2000, 4000]
+    assert curve.mean.tolist() == [3, 6]
 
 
 def test_long_legend_does_not_shrink_the_panels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,8 +49,14 @@ def test_flat_includes_the_hyperparameters() -> None:
     assert isinstance(found["learning_rate_factor"], float)  # the type is kept
 
 
-def test_identity_excludes_seed_and_steps() -> None:
+def test_identity_excludes_seed_steps_and_evaluations() -> None:
     assert canonical(settings(seed=1, steps=5)) == canonical(settings())
+    often: dict[str, Any] = {"eval_every": 10, "eval_episodes": 1}
+    assert canonical(settings(**often)) == canonical(settings(eval_every=1000, eval_episodes=10))
+    assert varying([settings(**often), settings(eval_every=1000)]) == []
+    on_a_device = settings(**often, real_time=True)
+    for other in ({"eval_every": 1000}, {"eval_episodes": 2}):  # the device plays them
+        assert canonical(on_a_device | other) != canonical(on_a_device)
     assert identity.identity(settings()).keys() == flat(settings()).keys() - {"seed", "steps"}
     for changes in ({"tau": 0.01}, {"reuse": "1"}, {"env": "Ant-v4"}, {"algorithm": "td3"}, {"reset_every": 0}):
         assert canonical(settings(**changes)) != canonical(settings()), changes
@@ -96,9 +102,27 @@ def test_slug(changes: dict[str, Any], name: str) -> None:
 
 def test_long_slug_ends_in_the_digest() -> None:
     first, second = settings(actor_hidden=[64] * 50), settings(actor_hidden=[64] * 51)
-    assert len(slug(first, DEFAULTS)) == 120
-    assert slug(first, DEFAULTS).endswith(f"x64x6-{digest(first)}")
+    assert slug(first, DEFAULTS) == f"sac-reuse10-{digest(first)}"  # a value is not cut
     assert slug(first, DEFAULTS) != slug(second, DEFAULTS)
+    some = settings(batch_size=400, n_step=3, windows="full", tau=0.01, exploration="mean-plus-noise")
+    assert slug(some, DEFAULTS) == f"sac-reuse10-batch400-nstep3-windowsfull-tau0.01-{digest(some)}"
+    assert slug(settings(algorithm="a" * 99), DEFAULTS).endswith(f"aaa-{digest(settings(algorithm='a' * 99))}")
+
+
+@pytest.mark.parametrize("word", [None, "w" * 24])
+@pytest.mark.parametrize("attempt", [0, 1, 2, 1000])
+def test_slug_is_shorter_than_sixty_characters(word: str | None, attempt: int) -> None:
+    for changes in ({"actor_hidden": [64] * 50}, {"algorithm": "a" * 99}, {"reuse": "1" * 99}, {}, {"tau": 0.01}):
+        name = slug(settings(**changes), DEFAULTS, word, attempt)
+        assert len(name) < 60
+        assert word is None or f"-{word}" in name
+
+
+def test_word_and_later_attempts() -> None:
+    mine = settings(tau=0.01)
+    names = [slug(mine, DEFAULTS, "best", attempt) for attempt in range(3)]
+    digits = digest(mine)
+    assert names == [f"sac-reuse10-tau0.01-best{end}" for end in ("", f"-{digits}", f"-{digits}-2")]
 
 
 def test_varying() -> None:
@@ -134,13 +158,20 @@ def test_setting_that_some_runs_lack_varies() -> None:
         ({"target_entropy": -1.0}, ["target_entropy"], "SAC, reuse 10, target entropy −1"),
         ({"exploration": "mean-plus-noise"}, ["exploration"], "SAC, reuse 10, exploration mean-plus-noise"),
         ({"layer_norm": True}, ["layer_norm", "squashed"], "SAC, reuse 10, layer norm, squashed"),
-        ({"squashed": False}, ["squashed", "reset_every"], "SAC, reuse 10, no squashed, reset every none"),
+        ({"squashed": False}, ["squashed", "reset_every"], "SAC, reuse 10"),  # not used
         ({"algorithm": "my_module:cem", "reuse": "rules:auto"}, [], "my_module:cem, reuse rules:auto"),
-        ({"actor_hidden": (64, 64)}, ["actor_hidden", "critics"], "SAC, reuse 10, actor hidden 64×64"),
+        ({"actor_hidden": (64, 64)}, ["actor_hidden", "critics"], "SAC, reuse 10, actor 64×64"),
     ],
 )
 def test_label(changes: dict[str, Any], names: list[str], text: str) -> None:
     assert label(settings(**changes), names) == text
+
+
+def test_label_leaves_usual_values_out() -> None:
+    mine, names = settings(tau=0.01, squashed=False, reset_every=None), ["tau", "squashed", "reset_every", "n_step"]
+    assert label(mine, names, DEFAULTS) == "SAC, reuse 10, tau 0.01, no squashed"
+    assert label(mine, names, DEFAULTS | {"tau": 0.01}) == "SAC, reuse 10, no squashed"
+    assert label(mine, names, {"reset_every": 5}) == "SAC, reuse 10, tau 0.01, reset none, n step 1"
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers())

@@ -158,7 +158,7 @@ def test_identities_never_share_a_folder(
     lost: set[Path] = set()
     with TemporaryDirectory() as temporary, pytest.MonkeyPatch.context() as patch:
         if clashing:  # the worst case: all slugs and digests are the same
-            patch.setattr(identity, "slug", lambda *_: "same")
+            patch.setattr(identity, "slug", lambda *given: f"same-{given[-1]}")  # but for the attempt
             patch.setattr(identity, "digest", lambda *_: "00000000")
         runs = Path(temporary)
         for changes, edited, fate in plan:

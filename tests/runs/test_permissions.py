@@ -11,7 +11,7 @@ import pytest
 from commands import refused_here
 
 from smrl.cli.main import main
-from smrl.runs.reading import unreadable
+from smrl.reading import unreadable
 
 NOBODY = 65534
 SMALL = ("--actor-hidden", "8", "--critic-hidden", "8", "--batch-size", "8", "--reuse", "1", "--quiet")

@@ -15,11 +15,11 @@ import smrl
 from smrl.algorithms import registry
 from smrl.cli.main import main
 from smrl.errors import SmrlError
+from smrl.presets import PRESETS, resolve
 from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
 from smrl.smr.loop import AgentState, learner
 from smrl.smr.rules import rule_of
-from smrl.studies.presets import PRESETS, resolve
 from smrl.types import Transition
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 8}

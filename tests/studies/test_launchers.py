@@ -189,7 +189,7 @@ def test_a_slurm_job_at_its_time_limit_is_queued_again(reference: Path, tmp_path
     options, progress = RunOptions(runs=tmp_path / "runs", checkpoint_seconds=1000), RecordedProgress()
     with slurm.SlurmLauncher(options.runs, 1, {"partition": "any"}, cluster="local") as launcher:
         job = launcher.start(RunRequest.of(settings, options, 0), lambda: progress)
-        folder = RunDirectory.of(settings, options.runs).path
+        folder = RunDirectory.of(settings, options).path
         until(lambda: job.poll() is None and bool(progress.events))
         controller = job._job.job_id
         (task,) = Path(f"/proc/{controller}/task/{controller}/children").read_text().split()

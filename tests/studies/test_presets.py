@@ -6,8 +6,8 @@ import pytest
 
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
+from smrl.presets import PRESETS, Preset, Row, resolve
 from smrl.runs import identity
-from smrl.studies.presets import PRESETS, Preset, Row, resolve
 from smrl.studies.sweep import sweep
 
 NAMES = ("ddpg", "td3", "sac", "darc", "tqc", "redq")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from smrl.errors import SmrlError
-from smrl.studies.presets import resolve
+from smrl.presets import resolve
 from smrl.studies.sweep import slug, sweep, titles
 
 

@@ -9,7 +9,7 @@ import pytest
 from smrl.api import register
 from smrl.errors import SmrlError
 from smrl.paper import tasks
-from smrl.studies.presets import Preset, Row
+from smrl.presets import Preset, Row
 from smrl.studies.sweep import Sweep, read_sweep, sweep
 
 FILE = """

@@ -10,9 +10,9 @@ from killing import outcome
 import smrl
 from smrl.memory import replay
 from smrl.memory.frames import allocate
+from smrl.reading import load_arrays
 from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
-from smrl.runs.reading import load_arrays
 from smrl.training import memory_budget, run_training
 from smrl.types import ArraySpec
 
@@ -36,7 +36,9 @@ CONTROL = SHORT | {"actor_hidden": (8,), "critic_hidden": (8,), "features": 8}
             CONTROL | {"noise_steps": 300, "reset_every": 150},
             marks=pytest.mark.slow,
         ),
-        ("sac_pixels", "smrl/CatchContinuous-v0", CONTROL | {"augmentation": "batch"}),
+        pytest.param(
+            *("sac_pixels", "smrl/CatchContinuous-v0"), CONTROL | {"augmentation": "batch"}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_run_with_images_continues_bit_for_bit(

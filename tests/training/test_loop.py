@@ -15,7 +15,8 @@ from broken_envs import Toy
 
 import smrl
 from smrl.errors import SmrlError
-from smrl.runs import checkpoint, reading
+from smrl import reading
+from smrl.runs import checkpoint
 from smrl.training.clock import Clock
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 10, "eval_episodes": 2, "batch_size": 8, "reuse": 1}

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 import smrl
+from smrl import presets
 from smrl.algorithms import registry
 from smrl.cli.main import main
 from smrl.envs.make import make
 from smrl.errors import SmrlError
+from smrl.presets import Preset, Row, resolve
 from smrl.runs.identity import canonical
 from smrl.settings import RunOptions, make_settings
-from smrl.studies import presets
 from smrl.studies.launch import run_all
-from smrl.studies.presets import Preset, Row, resolve
 from smrl.studies.sweep import sweep
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 20, "eval_episodes": 2, "batch_size": 8, "reuse": 1}

@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from commands import refused_here, start
 from killing import wait_for_checkpoint
 
 import smrl
+from smrl import presets
 from smrl.cli.main import main
 from smrl.envs.check import check
 from smrl.errors import SmrlError
@@ -26,9 +28,8 @@ from smrl.runs import checkpoint
 from smrl.runs.identity import canonical
 from smrl.runs.records import read_runs
 from smrl.settings import Settings, make_settings
-from smrl.studies import presets
 from smrl.training.agent import ActingParams
-from smrl.training.real_time import ActedStep, ActingPolicy, Timing, repeat_learning
+from smrl.training.real_time import ActedStep, ActingPolicy, Timing, preferred, repeat_learning
 from smrl.training.signals import Interrupted
 from smrl.types import ArraySpec, Continuous, Spec
 
@@ -43,6 +44,33 @@ def devices(in_tmp_path: Path) -> Iterator[list[Clocked]]:
     yield Clocked.made
     assert sys.getswitchinterval() > 1e-3, "the interpreter is as it was"
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this priority")
+def test_real_time_priority_is_for_one_thread_and_ends() -> None:
+    def policy() -> int:
+        return os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK
+
+    before = policy()
+    started = list[int]()
+    with preferred(20) as is_preferred:
+        assert (policy() == os.SCHED_FIFO) == is_preferred
+        thread = threading.Thread(target=lambda: started.append(policy()))
+        thread.start()
+        thread.join()
+    assert started == [before]
+    assert policy() == before
+
+
+def test_a_run_without_the_right_to_priority_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse, raising=False)
+    train(quiet=False, steps=80)
+    assert "does not give this run real-time priority" in capsys.readouterr().err
 
 
 def train(env: Any = Clocked, **settings: Any) -> smrl.Run:

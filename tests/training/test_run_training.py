@@ -11,7 +11,7 @@ from broken_envs import Toy
 
 import smrl
 from smrl.errors import SmrlError
-from smrl.studies.presets import resolve
+from smrl.presets import resolve
 from smrl.training.run_training import cost_of_reuse
 
 

@@ -40,7 +40,7 @@ def test_a_run_and_evaluate_report_the_same_sd(
     messages = capsys.readouterr().out
     if episodes == 1:
         assert last["sd"] == "nan"
-        assert f"return {returns[0]:,.2f} ± – (" in messages
+        assert f"return {returns[0]:,.2f} (" in messages
     else:
         assert float(last["sd"]) == pytest.approx(statistics.stdev(returns), rel=1e-9)
         assert f"± {statistics.stdev(returns):,.2f} (" in messages

@@ -10,9 +10,9 @@ from broken_envs import Toy
 
 import smrl
 from smrl.envs import make as envs
+from smrl.presets import resolve
 from smrl.runs import checkpoint
 from smrl.runs.paths import RunDirectory
-from smrl.studies.presets import resolve
 
 SHORT: dict[str, Any] = {"steps": 240, "warmup": 80, "eval_every": 40, "eval_episodes": 1, "batch_size": 8, "reuse": 1}
 SMALL: dict[str, Any] = {"actor_hidden": (8,), "critic_hidden": (8,), "quiet": True}

@@ -18,14 +18,21 @@ function colour(series) {
 
 function paint(node, property, series) {
   node.style.setProperty(property, colour(series));
-  const dash = ["", "7 4", "2 3", "7 3 2 3"][Math.floor(series.colour / COLOURS) % 4];
-  if (property === "stroke" && series.kind === "ours" && dash) node.style.setProperty("stroke-dasharray", dash);
   return node;
+}
+
+// The marks of a curve whose colour another curve has already; dashes are for published curves.
+function marks(series, points) {
+  const shape = series.kind === "ours" ? Math.floor(series.colour / COLOURS) % 4 : 0;
+  const draw = [null, (x, y) => `M${x - 3} ${y}a3 3 0 1 0 6 0a3 3 0 1 0 -6 0Z`, (x, y) => `M${x - 3} ${y - 3}h6v6h-6Z`,
+    (x, y) => `M${x} ${y - 3.5}l3.5 6h-7Z`][shape];
+  const text = draw ? points.map(([x, y]) => draw(x, y)).join("") : "";
+  return text ? [paint(make("path", { class: "mark", d: text }), "fill", series)] : [];
 }
 
 function swatch(series) {
   const line = make("path", { d: "M0 5H26", class: series.kind === "ours" ? "mean" : "theirs" });
-  return make("svg", { class: "swatch", "aria-hidden": "true" }, paint(line, "stroke", series));
+  return make("svg", { class: "swatch", "aria-hidden": "true" }, paint(line, "stroke", series), ...marks(series, [[13, 5]]));
 }
 
 // Formats a number as the tables do, with fewer decimals for a larger size.
@@ -73,7 +80,7 @@ function withBands(panel) {
 }
 
 function visible(panel, state) {
-  return panel.series.filter((one) => one.shown && !state.hidden.has(one.name) && axisOf(one, state, panel));
+  return panel.series.filter((one) => one.shown && !state.hidden.has(one.setting) && axisOf(one, state, panel));
 }
 
 function fullRange(panel, state) {
@@ -130,6 +137,9 @@ function curvesOf(panel, state, x, y) {
       for (const line of one.lines)
         lines.append(paint(make("path", { class: "thin", d: path(axisOf(line, state, panel) ?? axis, line.mean, x, y) }), "stroke", one));
     lines.append(paint(make("path", { class: isOurs ? "mean" : "theirs", d: path(axis, one.mean, x, y) }), "stroke", one));
+    const known = axis.map((_, index) => index).filter((index) => axis[index] !== null && one.mean[index] !== null);
+    const every = Math.max(1, Math.floor(known.length / 8));
+    lines.append(...marks(one, known.filter((_, place) => place % every === 0).map((index) => [x(axis[index]), y(one.mean[index])])));
     if (axis.length === 1 && axis[0] !== null)
       lines.append(paint(make("circle", { cx: x(axis[0]), cy: y(one.mean[0]), r: 3.5 }), "fill", one));
   }

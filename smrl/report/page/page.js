@@ -1,7 +1,7 @@
 // Fills the page from its data block.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const state = { axis: "steps", bands: true, seeds: false, hidden: new Set() };
+const state = { axis: "steps", bands: true, seeds: false, hidden: new Set(), choose };
 const place = (name) => document.getElementById(name);
 
 function table(content) {
@@ -22,6 +22,15 @@ function show(name, tables, form) {
   }
 }
 
+// Shows or hides a setting in all panels.
+function choose(setting, isOn) {
+  if (isOn) state.hidden.delete(setting);
+  else state.hidden.add(setting);
+  for (const box of document.querySelectorAll(".legend input"))
+    if (box.dataset.setting === setting) box.checked = isOn;
+  redraw();
+}
+
 place("lead").append(data.lead);
 place("foot").append(data.foot);
 place("dashed").hidden = data.sources.length === 0;
@@ -31,12 +40,6 @@ place("problems").querySelector("ul").append(...data.problems.map((message) => m
 const panels = data.panels.map((panel, index) => makePanel(withBands(panel), state, index));
 place("panels").append(...panels.map((panel) => panel.holder));
 const redraw = () => panels.forEach((panel) => panel.draw());
-for (const series of data.legend)
-  place("legend").append(choice(series, true, (isOn) => {
-    if (isOn) state.hidden.delete(series.name);
-    else state.hidden.add(series.name);
-    redraw();
-  }));
 for (const radio of document.querySelectorAll("input[name=axis]"))
   radio.addEventListener("change", () => {
     state.axis = radio.value;

@@ -125,15 +125,27 @@ function makePanel(panel, state, index) {
     act();
   });
   reset.addEventListener("click", () => { zoomTo(null); plot.focus(); });
-  const theirs = panel.series.filter((one) => one.kind !== "ours");
-  if (theirs.length) holder.append(publishedChoice(theirs, draw));
+  holder.append(legend(panel, state, draw));
+  const others = panel.series.filter((one) => one.kind === "other");
+  if (others.length) holder.append(publishedChoice(others, draw));
   new ResizeObserver(draw).observe(holder);
   return { holder, draw, forget: () => { zoom = null; cursor = null; draw(); } };
 }
 
-// The published curves of a panel, listed when the user opens them: a page may have hundreds.
+// The curves of a panel by name; hiding a setting hides it in all panels.
+function legend(panel, state, draw) {
+  const shown = panel.series.filter((one) => one.kind !== "other");
+  return make("div", { class: "legend", role: "group", "aria-label": `curves of ${panel.title}` }, ...shown.map((one) => {
+    if (one.kind === "same") return choice(one, one.shown, (isOn) => { one.shown = isOn; draw(); }, one.note);
+    const label = choice(one, true, (isOn) => state.choose(one.setting, isOn));
+    label.querySelector("input").dataset.setting = one.setting;
+    return label;
+  }));
+}
+
+// The other published curves of a panel, listed when the user opens them: a page may have hundreds.
 function publishedChoice(theirs, draw) {
-  const list = make("details", {}, make("summary", {}, `published curves (${theirs.length})`));
+  const list = make("details", {}, make("summary", {}, `more published curves (${theirs.length})`));
   const fill = () => list.append(...theirs.map((one) => choice(one, one.shown, (isOn) => { one.shown = isOn; draw(); }, one.note)));
   list.addEventListener("toggle", fill, { once: true });
   return list;

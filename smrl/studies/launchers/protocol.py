@@ -24,13 +24,13 @@ class RunRequest:
     @classmethod
     def of(cls, settings: Settings[Any], options: RunOptions, lock_timeout: float) -> "RunRequest":
         """Return the request for a run, which waits up to ``lock_timeout`` seconds for its locked folder."""
-        runs = options.runs.absolute()
+        options = dataclasses.replace(options, runs=options.runs.absolute())
         content = {
             "settings": settings.to_json(),
-            "options": dataclasses.asdict(options) | {"runs": str(runs)},
+            "options": dataclasses.asdict(options) | {"runs": str(options.runs)},
             "lock_timeout": lock_timeout,
         }
-        return cls(RunDirectory.of(settings, runs).path, json.dumps(content))
+        return cls(RunDirectory.of(settings, options).path, json.dumps(content))
 
 
 @dataclass(frozen=True)

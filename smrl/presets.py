@@ -1,13 +1,14 @@
 """Presets: named settings by algorithm and task, which override the algorithm's defaults from the paper's table."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 from smrl import plugins
 from smrl.envs.catalogue import canonical
 from smrl.errors import SmrlError, nearest, require, short_repr
+from smrl.keywords import HYPERPARAMETERS
 
 if TYPE_CHECKING:
     from smrl.settings import Settings
@@ -201,7 +202,11 @@ def preset_names() -> list[str]:
 
 
 def find_preset(name: str) -> Preset:
-    """Return the preset of a name or of ``module:name``; the error for an unknown name suggests a similar one."""
+    """Return the preset of a name, of a TOML file or of ``module:name``; suggest a similar name for an unknown one."""
+    if name.endswith(".toml"):
+        from smrl.preset_file import read_preset  # not above, so that presets can be listed without it
+
+        return read_preset(name)
     if name not in PRESETS:
         known, entry_point = preset_names(), plugins.entry_points(GROUP).get(name)
         if entry_point is None and ":" not in name:
@@ -232,17 +237,37 @@ def resolve(algorithm: str, env: str, preset: str = "paper", **values: Any) -> "
     if preset != "paper" and not algorithms.keys() & {algorithm, "*"}:
         raise SmrlError(f"the preset '{preset}' is not for {algorithm}, but for {', '.join(algorithms)}.")
     known = names(algorithm).keys() - {"algorithm", "env"}
-    settings: dict[str, Any] = {}
-    for row in PRESETS["paper"].rows + chosen.rows:
-        if row.algorithm not in ("*", algorithm):
-            continue
+    rows = PRESETS["paper"].rows + chosen.rows
+    for row in (row for row in rows if row.algorithm in ("*", algorithm)):
         # Rows for other tasks are checked too: they would hide a misspelling.
         for name in sorted(row.settings.keys() - known):
             raise SmrlError(
                 f"the preset '{preset}' sets {name!r}, which {algorithm} does not have{nearest(name, known)}"
             )
-        if fnmatchcase(env.rpartition(":")[2], canonical(row.tasks)):
-            settings |= row.settings
-    if values.get("real_time"):
-        settings["eval_episodes"] = 1  # the device plays them, one after the other
-    return make_settings(algorithm, env, **settings | values)
+    return make_settings(algorithm, env, **_row_values(rows, algorithm, env, values.get("real_time")) | values)
+
+
+def paper_values(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults of an algorithm with those of the preset ``paper`` for the task of these settings.
+
+    Runs are named by what differs from them. Nothing that the settings name is imported.
+    """
+    rows, env = PRESETS["paper"].rows, canonical(settings["env"])
+    return {**defaults, **_row_values(rows, settings["algorithm"], env, settings.get("real_time"))}
+
+
+def known_values(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same without the algorithm: the hyperparameters of a custom one are unknown. Needs no JAX."""
+    from smrl.settings import Settings
+
+    defaults = {field.name: field.default for field in fields(Settings) if field.default is not MISSING}
+    return paper_values(settings, {**defaults, **HYPERPARAMETERS.get(settings["algorithm"], {})})
+
+
+def _row_values(rows: Iterable[Row], algorithm: str, env: str, real_time: Any) -> dict[str, Any]:
+    """Return the settings of the rows for an algorithm and a task."""
+    found: dict[str, Any] = {}
+    for row in rows:
+        if row.algorithm in ("*", algorithm) and fnmatchcase(env.rpartition(":")[2], canonical(row.tasks)):
+            found |= row.settings
+    return found | ({"eval_episodes": 1} if real_time else {})  # a device plays them, one after the other

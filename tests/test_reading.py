@@ -13,13 +13,13 @@ from numpy.lib import format as npy
 from written_runs import write_run
 
 from smrl.errors import SmrlError
+from smrl.reading import load_arrays, parse_json, read_bytes
 from smrl.report.report import make_report
-from smrl.runs import reading
+from smrl import reading
 from smrl.runs.atomic import save_arrays
 from smrl.runs.checkpoint import MANIFEST, read_manifest
 from smrl.runs.doctor import examine
 from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TRAINING, RunDirectory
-from smrl.runs.reading import load_arrays, parse_json, read_bytes
 from smrl.runs.records import read_run
 
 

@@ -1,7 +1,7 @@
 """Read the files of a run, which may be somebody else's: regular files only, below a size, and never through a link.
 
-A link could lead to any file of the reader, a FIFO or a device never ends. All functions raise OSError for a file that
-is not read, and ValueError for one that does not hold what it should; nothing is allocated for what it only claims.
+A link could lead to any file of the reader, a FIFO or a device never ends. Functions raise OSError for a file that is
+not read, and ValueError for one that does not hold what it should; nothing is allocated for what it only claims.
 """
 
 import errno
@@ -11,6 +11,7 @@ import math
 import os
 import re
 import stat
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from numpy.lib import format as npy
 
 from smrl.errors import SmrlError
 from smrl.plugins import in_words
+from smrl.validation import parse_number
 
 LARGEST_TEXT = 2**25  # bytes of config.json, a manifest or a table
 
@@ -62,6 +64,18 @@ def parse_json(content: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         raise ValueError("it is not JSON") from error
     return value
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file that the user names; raise SmrlError if it cannot be read."""
+    try:
+        return tomllib.loads(read_bytes(Path(os.path.realpath(path))).decode(), parse_float=parse_number)
+    except UnicodeDecodeError:
+        raise SmrlError(f"{path} is not UTF-8 text; save it in this encoding.") from None
+    except (ValueError, RecursionError) as error:  # of a number with 5,000 digits, of 5,000 brackets
+        raise SmrlError(f"{path} cannot be read as TOML: {error}; correct it there.") from None
+    except OSError as error:
+        raise SmrlError(f"{path} cannot be read ({error.strerror}); correct its name.") from None
 
 
 def load_arrays(path: Path, largest: int | None = None) -> dict[str, np.ndarray]:

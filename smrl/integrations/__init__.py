@@ -1,0 +1,1 @@
+"""Sample multiple reuse for other libraries."""

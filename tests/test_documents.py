@@ -1,7 +1,7 @@
 """Every command and every Python block of README.md, CONTRIBUTING.md and docs/ works, or says why it is not run.
 
 Commands are parsed here as the command line does it, and those of the tutorial are run. The pages extend.md, robots.md,
-data.md and deploy.md also have tests of their own, which run them as a whole.
+data.md, deploy.md and integrations.md also have tests of their own, which run them as a whole.
 """
 
 import os
@@ -23,13 +23,15 @@ from smrl import presets
 from smrl.algorithms import registry
 from smrl.cli.common import Parser
 from smrl.cli.main import COMMANDS, main
+from smrl.paper.tasks import LISTS
 from smrl.settings import RunOptions
+from smrl.studies.sweep import read_sweep
 
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]
 SHELL = [block for block in BLOCKS if block.language == "sh" and block.is_run]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 LANGUAGES = {"sh", "python", "toml", "math", "c", "bibtex"}
-PAGES_WITH_OWN_TESTS = ("extend.md", "robots.md", "data.md", "deploy.md")
+PAGES_WITH_OWN_TESTS = ("extend.md", "robots.md", "data.md", "deploy.md", "integrations.md")
 PLACEHOLDERS = {"ALGORITHM": "sac", "RUN": "runs/Hopper-v4/sac-reuse10/seed0"}
 SHORT: dict[str, Any] = {
     **{"steps": 40, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 8, "max_episode_steps": 10},
@@ -47,6 +49,9 @@ def parse_only(in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     code = [block.code for block in blocks(ROOT / "docs" / "extend.md") if block.language == "python"]
     (in_tmp_path / "my_module.py").write_text("\n\n".join(text for text in code if "smrl.register" not in text))
     monkeypatch.syspath_prepend(in_tmp_path)
+    preset = in_tmp_path / "tune" / "sac-Pendulum-v1" / "best.toml"  # as a search of docs/tune.md leaves it
+    preset.parent.mkdir(parents=True)
+    preset.write_text('title = "the best"\n[[rows]]\nalgorithm = "sac"\nsettings = { tau = 0.01 }\n')
     read = Parser.read
 
     def parse(self: Parser, words: Any) -> Any:
@@ -127,6 +132,22 @@ def test_inline_commands_exist() -> None:
 @pytest.mark.parametrize("block", PYTHON, ids=str)
 def test_python_can_be_compiled(block: Block) -> None:
     compile(block.code, str(block), "exec")
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "toml"], ids=str)
+def test_toml_is_valid(block: Block, in_tmp_path: Path) -> None:
+    """Sweeps can be expanded, presets can be used; other blocks are parts of a sweep."""
+    file = in_tmp_path / "file.toml"
+    file.write_text(block.code)
+    if block.document == "docs/examples.md":
+        return  # names a file, which tests/test_examples.py reads
+    keys = tomllib.loads(block.code).keys()
+    if "runs" in keys:
+        assert read_sweep(str(file), {name: found.tasks for name, found in LISTS.items()}).settings
+    elif "rows" in keys:
+        assert presets.resolve("sac", "Arm-v0", str(file)).hyper.tau == 0.01
+    else:
+        assert keys <= {"slurm"}
 
 
 def short_train(*arguments: Any, **keywords: Any) -> smrl.Run:

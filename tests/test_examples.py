@@ -17,7 +17,6 @@ import smrl
 from examples import algorithm, environment, reuse
 from smrl.algorithms import registry
 from smrl.cli.main import main
-from smrl.paper.tasks import LISTS
 from smrl.studies.sweep import read_sweep
 
 FOLDER = ROOT / "examples"
@@ -87,7 +86,7 @@ def test_the_algorithm_refuses_continuous_actions(in_tmp_path: Path) -> None:
 
 
 def test_the_sweep_is_a_grid() -> None:
-    settings = read_sweep(str(FOLDER / "sweep.toml"), LISTS).settings
+    settings = read_sweep(str(FOLDER / "sweep.toml"), {}).settings
     assert len(settings) == (3 + 2) * 3
     assert {(each.reuse, each.batch_size) for each in settings} == {
         *(("1", 256), ("2", 256), ("10", 256), ("10", 64), ("10", 1024)),

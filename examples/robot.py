@@ -78,7 +78,7 @@ class Robot(gymnasium.Env[np.ndarray, np.ndarray]):
 
 def pause_after(steps: int) -> Any:
     """Return a callback that pauses a run, as Ctrl-C does."""
-    return lambda run, step: step == steps
+    return lambda status: status.step == steps
 
 
 def main(steps: int = 1_500, pause: int = 600) -> smrl.Run:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from smrl.training.evaluator import evaluate
     from smrl.training.play import play
     from smrl.training.run import Policy, Run, load
+    from smrl.training.status import Status
 
     __version__: str
 
@@ -23,6 +24,7 @@ _MODULES = {
     "Row": "smrl.presets",
     "Run": "smrl.training.run",
     "SmrlError": "smrl.errors",
+    "Status": "smrl.training.status",
     "evaluate": "smrl.training.evaluator",
     "load": "smrl.training.run",
     "play": "smrl.training.play",
@@ -31,7 +33,20 @@ _MODULES = {
     "train": "smrl.api",
 }
 
-__all__ = ["Policy", "Preset", "Row", "Run", "SmrlError", "evaluate", "load", "play", "register", "reuse", "train"]
+__all__ = [
+    "Policy",
+    "Preset",
+    "Row",
+    "Run",
+    "SmrlError",
+    "Status",
+    "evaluate",
+    "load",
+    "play",
+    "register",
+    "reuse",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

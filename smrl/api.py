@@ -1,5 +1,6 @@
 """`smrl.train` and `smrl.register`."""
 
+import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import fields
@@ -17,11 +18,12 @@ from smrl.errors import require, short_repr
 from smrl.keywords import Keywords
 from smrl.presets import Preset
 from smrl.runs.identity import title
-from smrl.settings import RunOptions
+from smrl.settings import RunOptions, without_aliases
 from smrl.training.loop import Callbacks
-from smrl.training.progress import Board
+from smrl.training.progress import Board, LoggingBoard
 from smrl.training.run import NAMED, Run
 from smrl.training.run_training import run_training
+from smrl.training.status import Status
 from smrl.validation import Name, convert, documentation
 
 OWN_PRESETS = tuple(presets.PRESETS)
@@ -33,8 +35,8 @@ def train(
     *,
     preset: str = "paper",
     env_name: str | None = None,
-    on_step: Callable[[Run, int], Any] | None = None,
-    on_evaluation: Callable[[Run, int, dict[str, float]], Any] | None = None,
+    on_step: Callable[[Status], Any] | None = None,
+    on_evaluation: Callable[[Status], Any] | None = None,
     **keywords: Unpack[Keywords],
 ) -> Run:
     """Train a run, or continue one that was interrupted; a finished run is left alone.
@@ -50,25 +52,61 @@ def train(
         env: Gymnasium id, or a function that makes an environment.
         preset: Named settings that the keywords are laid over.
         env_name: Name for the environment of a function; needed for a lambda or a partial.
-        on_step: Called as on_step(run, step) after every step; if it returns True, the run is saved and stopped.
-        on_evaluation: Called as on_evaluation(run, step, values) after every evaluation, in the same way.
+        on_step: Called with a `Status` after every step; if it returns True, the run is saved and stopped.
+        on_evaluation: Called with a `Status` after every evaluation, in the same way.
 
     Keywords, each with the default of the preset:
     """
-    option_names = {field.name for field in fields(RunOptions)}
-    options: dict[str, Any] = {name: value for name, value in keywords.items() if name in option_names}
-    values: dict[str, Any] = {name: value for name, value in keywords.items() if name not in option_names}
-    run_options = RunOptions(**options)
+    return train_on(
+        LoggingBoard,
+        algorithm,
+        env,
+        preset=preset,
+        env_name=env_name,
+        on_step=on_step,
+        on_evaluation=on_evaluation,
+        **keywords,
+    )
+
+
+def train_on(
+    show: Callable[[bool], Board],
+    algorithm: str,
+    env: str | Callable[[], gymnasium.Env[Any, Any]],
+    *,
+    preset: str = "paper",
+    env_name: str | None = None,
+    on_step: Callable[[Status], Any] | None = None,
+    on_evaluation: Callable[[Status], Any] | None = None,
+    **keywords: Any,
+) -> Run:
+    """Train as `train` does, with a display that is made for being quiet or not."""
     algorithm, preset = convert("algorithm", algorithm, Name), convert("preset", preset, Name)
     for hook, function in {"on_step": on_step, "on_evaluation": on_evaluation}.items():
-        require(function is None or callable(function), f"{hook} must be a function, not {short_repr(function)}.")
+        require(
+            function is None or _takes_one(function),
+            f"{hook} must be a function of one argument, the status of the run, not {short_repr(function)}.",
+        )
+    values = without_aliases(algorithm, keywords)
+    run_options = RunOptions(**{item.name: values.pop(item.name) for item in fields(RunOptions) if item.name in values})
     name, source = identify(env, env_name)
     settings = presets.resolve(algorithm, name, preset, **values)
     source = source if isinstance(env, str) else source or NAMED
-    with Board(run_options.quiet) as board:
+    with show(run_options.quiet) as board:
         progress = board.progress(title(settings.to_json()), settings.steps)
         callbacks = Callbacks(on_step, on_evaluation)
         return run_training(settings, run_options, partial(make, env), progress, callbacks, source)
+
+
+def _takes_one(function: Any) -> bool:
+    """Return whether something can be called with one argument, as far as Python knows it."""
+    try:
+        inspect.signature(function).bind(None)
+    except ValueError:  # C code
+        return callable(function)
+    except TypeError:
+        return False
+    return True
 
 
 def _with_keywords(text: str) -> str:

@@ -13,7 +13,16 @@ class SmrlError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__("".join(sign if sign.isprintable() else "�" for sign in message))
+        super().__init__(printable(message))
+
+
+def printable(text: str) -> str:
+    """Replace characters in a run's text that would control the terminal.
+
+    >>> printable("a\\x1b[31mb")
+    'a�[31mb'
+    """
+    return "".join(sign if sign.isprintable() else "�" for sign in text)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

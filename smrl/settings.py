@@ -1,6 +1,7 @@
 """Settings, which decide the numbers of a run, and options, which do not."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -30,6 +31,14 @@ from smrl.validation import (
 
 Hyper = TypeVar("Hyper")
 GREEDY_EVERY = 10  # default of greedy_every
+ALIASES = {  # names of settings that users of other libraries type
+    "buffer_size": "capacity",
+    "gradient_steps": "fresh_batches",  # of Stable-Baselines3: each on a fresh batch
+    "learning_starts": "warmup",
+    "n_envs": "envs",
+    "normalize_observations": "normalise_observations",
+    "normalize_rewards": "normalise_rewards",
+}
 MAX_EVALUATIONS = 50_000  # per run, so that its tables stay small enough to be read (`smrl.reading`)
 
 
@@ -201,6 +210,20 @@ def names(algorithm: str, steps: int | None = None) -> dict[str, Any]:
     for name in own.keys() & hyper.keys():
         raise SmrlError(f"the hyperparameter {name} of {algorithm} has the name of a setting of smrl; rename it.")
     return own | hyper
+
+
+def without_aliases(algorithm: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by smrl's names where they have those of other libraries.
+
+    >>> without_aliases("sac", {"learning_starts": 100, "tau": 0.01})
+    {'warmup': 100, 'tau': 0.01}
+    """
+    own, renamed = names(algorithm), dict[str, Any]()
+    for name, value in values.items():
+        meant = name if name in own else ALIASES.get(name, name)
+        require(meant not in renamed, f"{meant} is given twice, once as {name}: leave one of them out.")
+        renamed[meant] = value
+    return renamed
 
 
 def make_settings(algorithm: str, env: str, **values: Any) -> Settings[Any]:

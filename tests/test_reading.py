@@ -12,10 +12,10 @@ import pytest
 from numpy.lib import format as npy
 from written_runs import write_run
 
+from smrl import reading
 from smrl.errors import SmrlError
 from smrl.reading import load_arrays, parse_json, read_bytes
 from smrl.report.report import make_report
-from smrl import reading
 from smrl.runs.atomic import save_arrays
 from smrl.runs.checkpoint import MANIFEST, read_manifest
 from smrl.runs.doctor import examine

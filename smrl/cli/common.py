@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smrl.errors import SmrlError, nearest
+from smrl.settings import ALIASES
 
 # Without a terminal, long lines are not wrapped and tables are not squeezed into 80 columns.
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
@@ -35,7 +36,7 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, words: Sequence[str]) -> dict[str, Any]:
         """Return the values of what was given, by name; print the help and exit if that was asked for."""
-        values, unknown = self.parse_known_args(words)
+        values, unknown = self.parse_known_args([self._without_alias(word) for word in words])
         for flag in (word.partition("=")[0] for word in unknown if word.startswith("-")):
             advice = nearest(flag, self._option_string_actions) or f"; see {self.prog} --help."
             raise SmrlError(f"{self.prog} has no flag {flag}{advice}")
@@ -43,6 +44,13 @@ class Parser(argparse.ArgumentParser):
             advice = "only flags with … in their help take several values, as those of smrl compare do"
             self.error(f"unexpected argument '{unknown[0]}': {advice}")
         return vars(values)
+
+    def _without_alias(self, word: str) -> str:
+        """Return a word with the name of smrl if it is a flag that other libraries name differently."""
+        flag, equals, value = word.partition("=")
+        meant = ALIASES.get(flag[2:].replace("-", "_")) if flag.startswith("--") else None
+        is_alias = meant is not None and flag not in self._option_string_actions
+        return f"--{meant.replace('_', '-')}{equals}{value}" if meant and is_alias else word
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print with the usage."""

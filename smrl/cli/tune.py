@@ -73,9 +73,7 @@ def _write_results(task: Search, trials: Sequence[Trial]) -> None:
     preset = write_best(task, complete[0])
     title = f"{algorithm_words(task.algorithm)} on {task.env}"
     page, figure = task.folder / "trials.md", task.folder / "trials.png"
-    best = [
-        read_run(RunDirectory.of(task.settings(trial.chosen), task.options.runs).path) for trial in complete[:SHOWN]
-    ]
+    best = [read_run(RunDirectory.of(task.settings(trial.chosen), task.options).path) for trial in complete[:SHOWN]]
     with writing(task.folder):
         learning_curves(best, figure)
         content = f"{as_markdown([_table(title, trials)])}\n![learning curves of the best trials]({figure.name})\n"

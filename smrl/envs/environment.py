@@ -1,7 +1,7 @@
 """The environment as the training loop sees it: everything that goes in or comes out is converted and checked."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, final
@@ -18,6 +18,7 @@ from smrl.types import Entry
 Level = Literal["error", "warning", "note"]
 Step = tuple[np.ndarray, float, bool, bool]  # observation, reward, terminated, truncated
 FLOAT32_MAX = float(np.finfo(np.float32).max)
+SUCCESS = "is_success"  # the entry of an info that says whether an episode has succeeded
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Environment:
     and observations, before the latter were flattened or padded.
 
     ``over`` is true when the episode has ended. A step that loses a life may terminate without ending the episode: its
-    observation then begins the next life.
+    observation then begins the next life. ``info`` is that of the last reset or step.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Environment:
         entries = spaces.entries(self.own.observation_space)
         self.spec = spec if entries == (Entry((), spec.obs.shape),) else replace(spec, entries=entries)
         self.over = self._is_closed = False
+        self.info: dict[str, Any] = {}
         self._is_image = spaces.is_image(env.observation_space)
         self._obs_shape = env.observation_space.shape
         self._decode = self.spec.action.decoder()
@@ -82,7 +84,7 @@ class Environment:
             result = self.env.reset(seed=seed)
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._fault(f"returned {short_repr(result)} from reset() instead of an observation and an info")
-        self.over = False
+        self.over, self.info = False, _as_dict(result[1])
         return self._observation(result[0], "reset")
 
     def begin_reset(self, seed: int | None) -> Callable[[], np.ndarray]:
@@ -101,7 +103,8 @@ class Environment:
         try:
             obs, reward, terminated, truncated, info = result
             ends = bool(terminated), bool(truncated)
-            goes_on = isinstance(info, dict) and info.get(NEW_LIFE, False)
+            self.info = _as_dict(info)
+            goes_on = self.info.get(NEW_LIFE, False)
         except Exception as error:
             wanted = "an observation, a reward, terminated, truncated and an info"
             raise self._fault(f"returned {short_repr(result)} from step() instead of {wanted}", action) from error
@@ -167,3 +170,18 @@ class Environment:
         if action is not None and not np.isfinite(action).all():
             what += f" after the action {short_repr(action)}: not the environment but the policy has diverged"
         return EnvironmentFault(f"{self.name} {what}")
+
+
+def _as_dict(info: Any) -> dict[str, Any]:
+    return info if isinstance(info, dict) else {}
+
+
+def success_of(info: Mapping[str, Any]) -> bool | None:
+    """Return whether an episode whose last step had this info has succeeded; None where it does not say so.
+
+    >>> success_of({"is_success": np.float32(1)}), success_of({"is_success": "no"}), success_of({})
+    (True, None, None)
+    """
+    value = info.get(SUCCESS)
+    scalar = np.asarray(value) if np.isscalar(value) or hasattr(value, "dtype") else np.empty(0)
+    return bool(scalar) if scalar.shape == () and scalar.dtype.kind in "biuf" else None

@@ -33,7 +33,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from smrl import output
-from smrl.envs.environment import Environment, EnvironmentFault, Finding, Step
+from smrl.envs.environment import SUCCESS, Environment, EnvironmentFault, Finding, Step
 from smrl.errors import SmrlError, require
 from smrl.plugins import in_words
 from smrl.types import Spec
@@ -76,6 +76,7 @@ class _Answer(NamedTuple):
     value: Any
     error: type[SmrlError] | None  # of which the value is the message
     over: bool = False
+    info: dict[str, Any] | None = None  # None where nothing was asked for and nothing says whether an episode succeeded
 
 
 @final
@@ -92,11 +93,16 @@ class Worker:
         restarts: Restarts,
         timeout: float | None = None,
         registered: EnvSpec | None = None,
+        sends_info: bool = False,
     ) -> None:
-        """``registered`` is an id of Gymnasium that this program has registered and its workers must know."""
+        """``registered`` is an id of Gymnasium that this program has registered and its workers must know.
+
+        Without ``sends_info``, ``info`` has at most the entry is_success.
+        """
         self._restarts, self._timeout, self.over = restarts, timeout, False
+        self.info: dict[str, Any] = {}
         try:
-            self._recipe = cloudpickle.dumps((make_env, registered))
+            self._recipe = cloudpickle.dumps((make_env, registered, sends_info))
         except Exception as error:
             raise SmrlError(
                 f"the environment cannot be sent to a worker process ({in_words(error)}): create what cannot be copied "
@@ -201,7 +207,7 @@ class Worker:
             raise self._died(where) from error
         if answer.error is not None:
             raise answer.error(answer.value)
-        self.over = answer.over
+        self.over, self.info = answer.over, answer.info or {}
         return answer.value
 
     def _died(self, where: str) -> WorkerDied:
@@ -229,12 +235,16 @@ Env = Environment | Worker
 
 
 def in_workers(
-    make_env: Callable[..., Environment], name: str, restarts: Restarts, timeout: float | None
+    make_env: Callable[..., Environment],
+    name: str,
+    restarts: Restarts,
+    timeout: float | None,
+    sends_info: bool = False,
 ) -> Callable[..., Worker]:
     """Return a function that makes environments in processes of their own; ``name`` is that of the environment."""
     require(os.name == "posix", "--env-workers process needs Linux or macOS: use --env-workers none.")
     registered = gymnasium.registry.get(name)
-    return lambda **options: Worker(partial(make_env, **options), restarts, timeout, registered)
+    return lambda **options: Worker(partial(make_env, **options), restarts, timeout, registered, sends_info)
 
 
 def insist(
@@ -261,21 +271,39 @@ def serve(descriptor: str) -> None:
     output.guard_streams()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the run has ended
         made = _answer("make", partial(_make, connection.recv_bytes()))
-        env = made.value
-        connection.send(
-            made if made.error else made._replace(value=_Facts(env.spec, env.name, env.notes, env.is_device))
-        )
-        while made.error is None:
+        if made.error is not None:
+            connection.send(made)
+            return
+        env, sends_info = made.value
+        connection.send(made._replace(value=_Facts(env.spec, env.name, env.notes, env.is_device)))
+        while True:
             call, argument = connection.recv()
             answer = _answer(call, partial(getattr(env, call), *(() if call == "close" else (argument,))))
-            connection.send(answer._replace(over=env.over))
+            info = env.info if sends_info else {SUCCESS: env.info[SUCCESS]} if SUCCESS in env.info else None
+            answer = answer._replace(over=env.over, info=info)
+            try:
+                connection.send(answer)
+            except OSError:
+                raise
+            except Exception:  # an entry of the info cannot be copied to another process
+                connection.send(answer._replace(info=_picklable(env.info)))
             if call == "close":
                 return
 
 
-def _make(recipe: bytes) -> Environment:
+def _picklable(info: dict[str, Any]) -> dict[str, Any]:
+    kept = {}
+    for name, value in info.items():
+        with contextlib.suppress(Exception):
+            pickle.dumps((name, value))
+            kept[name] = value
+    return kept
+
+
+def _make(recipe: bytes) -> tuple[Environment, bool]:
+    """Make the environment; return also whether its infos are sent."""
     try:
-        make_env, registered = pickle.loads(recipe)
+        make_env, registered, sends_info = pickle.loads(recipe)
     except Exception as error:
         raise SmrlError(
             f"the environment cannot be made in a worker process ({in_words(error)}): define it in a module that "
@@ -283,8 +311,7 @@ def _make(recipe: bytes) -> Environment:
         ) from error
     if registered is not None:
         gymnasium.registry.setdefault(registered.id, registered)
-    made: Environment = make_env()
-    return made
+    return make_env(), sends_info
 
 
 def _answer(call: str, function: Callable[[], Any]) -> _Answer:

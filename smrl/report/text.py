@@ -12,6 +12,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from smrl.errors import printable as printable
 from smrl.statistics import mean_sd
 
 UNKNOWN = "–"
@@ -72,15 +73,6 @@ def interval(value: SupportsFloat, low: SupportsFloat, high: SupportsFloat) -> s
         return number(middle)
     size = max(map(abs, ends))
     return f"{number(middle, size)} [{', '.join(number(end, size) for end in ends)}]"
-
-
-def printable(text: str) -> str:
-    """Replace characters in a run's text that would control the terminal.
-
-    >>> printable("a\\x1b[31mb")
-    'a�[31mb'
-    """
-    return "".join(sign if sign.isprintable() else "�" for sign in text)
 
 
 def csv_text(text: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from rich.filesize import decimal
 
 from smrl.algorithms import registry
-from smrl.errors import SmrlError, require
+from smrl.errors import SmrlError, printable, require
 from smrl.memory.replay import Rows
 from smrl.plugins import in_words
 from smrl.reading import load_arrays, read_bytes
@@ -23,7 +23,7 @@ from smrl.runs.checkpoint import ARRAYS, MANIFEST, REPLAY, Manifest, find_damage
 from smrl.runs.config import Damaged, check_config
 from smrl.runs.identity import ALWAYS_SHOWN, flat, title, words
 from smrl.runs.paths import CHECKPOINT, CONFIG, DATA, EVALUATIONS, TRAINING, RunDirectory
-from smrl.runs.records import as_bytes, lines_until
+from smrl.runs.records import as_bytes, begins_with, lines_until
 from smrl.runs.trust import custom_code
 from smrl.settings import Settings, names
 
@@ -54,7 +54,7 @@ class Examination:
 
     def lines(self) -> list[str]:
         """Return the lines to print, without control characters that a file of the run may hold."""
-        made = ["".join(sign if sign.isprintable() else "�" for sign in line) for line in self._lines()]
+        made = [printable(line) for line in self._lines()]
         return [line.rstrip() for line in made]
 
     def _lines(self) -> Iterator[str]:
@@ -182,7 +182,7 @@ def _table_parts(path: Path, tables: Mapping[str, list[str]]) -> Iterator[Part]:
         if file.exists() or tables.get(file.name):
             damage = None
             try:
-                if not read_bytes(file).startswith(as_bytes(tables.get(file.name, []))):
+                if not begins_with(read_bytes(file), tables.get(file.name, [])):
                     damage = "rows are not those in the checkpoint"
             except OSError as error:
                 damage = error.strerror
@@ -221,7 +221,7 @@ def _restore_tables(path: Path, tables: Mapping[str, list[str]], notify: Callabl
     """Restore the tables whose rows up to the checkpoint have changed; later rows of such a table are lost."""
     for file in (path / name for name in (EVALUATIONS, TRAINING) if name in tables):
         content = as_bytes(tables[file.name])
-        if not _content(file).startswith(content):
+        if not begins_with(_content(file), tables[file.name]):
             write_atomically(file, content)
             rows = max(0, len(tables[file.name]) - 1)
             notify(f"{file} was damaged or missing; its {rows} rows are restored from the checkpoint.")

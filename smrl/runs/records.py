@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,28 @@ from smrl.runs.identity import canonical, flat
 from smrl.runs.paths import EVALUATIONS, RunDirectory
 
 MAX_DIGITS = 12  # of a step
+Table = dict[str, NDArray[Any]]  # columns of equal length by name
 
 
 class CsvLog:
-    """A CSV file with a fixed header whose first column is the step; ``lines`` is what it must hold."""
+    """A CSV file whose first column is the step; ``lines`` is what it must hold.
 
-    def __init__(self, path: Path, columns: tuple[str, ...], continue_at: int) -> None:
+    Columns may be added. They come last and are empty in the rows before.
+    """
+
+    def __init__(self, path: Path, columns: Sequence[str], continue_at: int) -> None:
         """Open the file, and drop the lines after the step at which the run continues."""
-        self.path, self.columns = path, columns
-        self.lines = [",".join(columns), *lines_until(path, continue_at)[1:]]
+        header, *rows = lines_until(path, continue_at) or [""]
+        self.path, self.columns = path, header.split(",") if rows else ["step"]
+        self.lines = [header, *rows] if rows else ["step"]
+        self._add_columns(columns)
         self._rewrite()
 
-    def write(self, row: dict[str, Any]) -> None:
-        """Append a line; a column without a value stays empty."""
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Append a line; a column without a value stays empty, and names that are new become columns."""
+        if any(name not in self.columns for name in row):
+            self._add_columns(row)
+            self._rewrite()
         line = io.StringIO()
         csv.writer(line, lineterminator="").writerow([row.get(name, "") for name in self.columns])
         self.lines.append(line.getvalue())
@@ -46,14 +56,28 @@ class CsvLog:
         with writing(self.path):
             sync(self.path)
 
+    def _add_columns(self, names: Iterable[str]) -> None:
+        added = [name for name in names if name not in self.columns]
+        self.columns = [*self.columns, *added]
+        self.lines = [",".join(self.columns), *(line + "," * len(added) for line in self.lines[1:])]
+
     def _rewrite(self) -> None:
         with writing(self.path):
             write_atomically(self.path, as_bytes(self.lines))
 
 
-def as_bytes(lines: list[str]) -> bytes:
+def as_bytes(lines: Sequence[str]) -> bytes:
     """Return lines as a file holds them."""
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def begins_with(content: bytes, lines: Sequence[str]) -> bool:
+    """Return whether a table begins with these lines; columns that were added since are empty in them."""
+    if not lines:
+        return True
+    header = content.partition(b"\n")[0].decode(errors="replace")
+    added = header[len(lines[0]) :].count(",") if header.startswith(f"{lines[0]},") else 0
+    return content.startswith(as_bytes([header if added else lines[0], *(row + "," * added for row in lines[1:])]))
 
 
 def lines_until(path: Path, step: int) -> list[str]:
@@ -142,3 +166,17 @@ def _read(path: Path) -> Record | None:
     if (np.diff(steps) <= 0).any():
         raise Damaged(file, "its steps do not increase")
     return Record(path, settings, steps, returns, counts.pop() if len(counts) == 1 else None)
+
+
+def read_table(path: Path) -> Table:
+    """Read a table of a run as arrays by column: whole numbers for steps, NaN for empty cells; empty without a file."""
+    if not path.exists():
+        return {}
+    try:
+        header, *rows = csv.reader(read_rows(path))
+        cells = {name: [row[index] if index < len(row) else "" for row in rows] for index, name in enumerate(header)}
+        steps = np.array([int(cell) for cell in cells["step"]], np.int64)
+        columns = {name: np.array([float(cell or "nan") for cell in column]) for name, column in cells.items()}
+    except (csv.Error, KeyError, ValueError, OverflowError):
+        raise Damaged(path, "its columns must hold numbers") from None
+    return columns | {"step": steps}

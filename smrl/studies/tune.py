@@ -36,8 +36,8 @@ from smrl.studies.space import Choices, Space, as_toml, encode
 from smrl.studies.worker import wait_for_lock
 from smrl.training.loop import Callbacks
 from smrl.training.progress import Board, Progress
-from smrl.training.run import Run
 from smrl.training.run_training import run_training
+from smrl.training.status import Status
 
 INSTALL = 'pip install "smrl[tune]"'
 STUDY, LOCKS, BEST = "study.db", ".locks", "best.toml"
@@ -234,7 +234,7 @@ def _run(task: Search, study: Any, trial: Any, board: Board) -> str | None:
 
 def _train(study: Any, trial: Any, settings: Settings[Any], options: RunOptions, progress: Progress) -> Record | None:
     """Train the run of a trial and report its evaluations; return its record, or None if the trial is pruned."""
-    directory = RunDirectory.of(settings, options.runs)
+    directory = RunDirectory.of(settings, options)
     reported = {*study.get_trials(deepcopy=False)[trial.number].intermediate_values}
     is_pruned = False
 
@@ -252,9 +252,9 @@ def _train(study: Any, trial: Any, settings: Settings[Any], options: RunOptions,
         is_pruned = step + settings.eval_every <= settings.steps and bool(trial.should_prune())
         return is_pruned
 
-    def on_evaluation(run: Run, step: int, values: Mapping[str, float]) -> bool:
-        report(step, values["mean"])
-        return stops(step)
+    def on_evaluation(status: Status) -> bool:
+        report(status.step, status.evaluation["mean"])
+        return stops(status.step)
 
     with contextlib.suppress(SmrlError):  # the process was killed before it reported, or other trials are the same run
         report_all(read_run(directory.path))

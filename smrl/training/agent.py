@@ -2,7 +2,9 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from smrl.algorithms import registry
+from smrl.algorithms.registry import Make
 from smrl.errors import SmrlError
 from smrl.layers import Layer, Normalise
 from smrl.memory.mixed import MixedReplay
@@ -37,6 +40,33 @@ class ActingParams(NamedTuple):
     normaliser: Normaliser | None
 
 
+class ActingFunctions:
+    """The functions of an algorithm that act and judge, compiled at their first call; pickled as what makes them."""
+
+    def __init__(self, make: Make, settings: Settings[Any], spec: Spec) -> None:
+        self.make, self.settings, self.spec = make, settings, spec
+        self.algorithm = make(settings.hyper, spec)
+        self.explore, self.exploit = jax.jit(self.algorithm.explore), jax.jit(self.algorithm.exploit)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ActingFunctions, (self.make, self.settings, self.spec)
+
+    @cached_property
+    def q_values(self) -> Any:
+        """The values of all critics; raises SmrlError if the algorithm does not offer them."""
+        if self.algorithm.q_values is None:
+            raise SmrlError(
+                f"the algorithm {self.settings.algorithm} offers no values of its critics: give its Algorithm a "
+                "function q_values(state, obs, action); see docs/extend.md."
+            )
+        return jax.jit(self.algorithm.q_values)
+
+
+def acting_functions(settings: Settings[Any], spec: Spec) -> ActingFunctions:
+    """Return the functions of a run's algorithm."""
+    return ActingFunctions(registry.find(settings.algorithm).make, settings, spec)
+
+
 class Agent:
     """Acts, and learns from a replay memory. Call `start` or `restore` before anything else."""
 
@@ -44,7 +74,8 @@ class Agent:
 
     def __init__(self, settings: Settings[Any], spec: Spec) -> None:
         self.settings = settings
-        self.algorithm = algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
+        self.functions = acting_functions(settings, spec)
+        self.algorithm = algorithm = self.functions.algorithm
         self.rounds = algorithm.rounds * settings.fresh_batches
         self.statistics = statistics_of(settings, spec)  # of what is normalised; who collects updates them
         self._rule = rule = rule_of(settings.reuse, settings.real_time)
@@ -65,7 +96,7 @@ class Agent:
             new = algorithm.reset(state.algorithm, key) if algorithm.reset else algorithm.init(key)
             return state._replace(algorithm=new)
 
-        self._explore, self._exploit, self._reset = jax.jit(explore), jax.jit(algorithm.exploit), jax.jit(reset)
+        self._explore, self._exploit, self._reset = jax.jit(explore), self.functions.exploit, jax.jit(reset)
         self._learn = jax.jit(learn, donate_argnums=0)
         self._template = jax.eval_shape(self._initial_state, learn_key)
         self._compiling = threading.Thread(target=self._compile, args=(spec.example(),), name="compile")
@@ -125,6 +156,11 @@ class Agent:
         copied = jax.device_put(jax.tree.map(np.array, present.params), jax.devices("cpu")[0])
         return present._replace(params=copied)
 
+    def loaded_policy(self) -> "LoadedPolicy":
+        """Return the present policy with its critics, which learning never changes."""
+        state = jax.tree.map(jnp.copy, self.state.algorithm)
+        return LoadedPolicy(self.functions, self._present()._replace(params=self.algorithm.policy_params(state)), state)
+
     def reset(self, step: int) -> None:
         """Start again with new networks, or with what the algorithm resets; the replay memory is kept."""
         self.state = self._reset(self.state, at(key(self.settings.seed, Purpose.INITIALISE), step))
@@ -175,37 +211,61 @@ class Agent:
             self._sums[name] = (total + float(known.sum()), count + known.size)
 
 
-class LoadedPolicy(NamedTuple):
-    """The greedy policy of a checkpoint."""
+@dataclass(frozen=True, eq=False)
+class LoadedPolicy:
+    """A policy with parameters that never change; batches of observations and actions are in the algorithm's units."""
 
-    act: Callable[[np.ndarray], np.ndarray]  # (batch, *obs) → (batch, *action)
-    layers: Callable[[], Sequence[Layer]]  # the same as layers; raises SmrlError if its algorithm does not describe it
+    functions: ActingFunctions
+    acting: ActingParams
+    state: Any = None  # of the algorithm; None where only the policy was kept
+
+    def act(self, obs: np.ndarray) -> np.ndarray:
+        """Return the greedy actions."""
+        return np.asarray(self.functions.exploit(self.acting.params, self._observed(obs)))
+
+    def sample(self, obs: np.ndarray, agent_steps: int, seed: int) -> np.ndarray:
+        """Return actions as training takes them after a number of agent steps."""
+        randomness = key(seed, Purpose.EXPLORE)
+        return np.asarray(self.functions.explore(self.acting.params, self._observed(obs), agent_steps, randomness))
+
+    def q_values(self, obs: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Return the values of all critics, (critics, batch)."""
+        q_values = self.functions.q_values
+        if self.state is None:
+            raise SmrlError(
+                "this policy was kept without its critics, so it has no values: use run.policy, that of the newest "
+                "checkpoint."
+            )
+        return np.asarray(q_values(self.state, self._observed(obs), actions))
+
+    def layers(self) -> Sequence[Layer]:
+        """Return `act` as layers; raise SmrlError if its algorithm does not describe it."""
+        network, normaliser = self.functions.algorithm.network, self.acting.normaliser
+        if network is None:
+            raise SmrlError(
+                f"the algorithm {self.functions.settings.algorithm} does not describe its policy, so it cannot be "
+                "exported: give its Algorithm a function network(policy_params) that returns the layers of exploit; "
+                "see docs/extend.md."
+            )
+        layers = network(jax.device_get(self.acting.params))
+        return [Normalise(normaliser.mean, normaliser.scale, CLIP), *layers] if normaliser else layers
+
+    def _observed(self, obs: np.ndarray) -> np.ndarray:
+        return observed(obs, self.acting.normaliser)
 
 
 def load_policy(settings: Settings[Any], spec: Spec, arrays: dict[str, np.ndarray], best: bool = False) -> LoadedPolicy:
-    """Return the greedy policy of a checkpoint: the newest, or the best so far."""
-    algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
-    state = jax.eval_shape(algorithm.init, key(settings.seed, Purpose.INITIALISE))
-    refuse_large_networks(state)
+    """Return the policy of a checkpoint: the newest with its critics, or the best so far without them."""
+    functions = acting_functions(settings, spec)
+    algorithm = functions.algorithm
+    template = jax.eval_shape(algorithm.init, key(settings.seed, Purpose.INITIALISE))
+    refuse_large_networks(template)
+    normaliser = load_normaliser(settings, spec, arrays, best)
     if best:
-        policy = from_arrays({"best": jax.eval_shape(algorithm.policy_params, state)}, arrays)["best"]
-    else:
-        policy = algorithm.policy_params(from_arrays({"algorithm": state}, arrays)["algorithm"])
-    exploit, normaliser = jax.jit(algorithm.exploit), load_normaliser(settings, spec, arrays, best)
-
-    def act(obs: np.ndarray) -> np.ndarray:
-        return np.asarray(exploit(policy, observed(obs, normaliser)))
-
-    def layers() -> Sequence[Layer]:
-        if algorithm.network is None:
-            raise SmrlError(
-                f"the algorithm {settings.algorithm} does not describe its policy, so it cannot be exported: give its "
-                "Algorithm a function network(policy_params) that returns the layers of exploit; see docs/extend.md."
-            )
-        network = algorithm.network(jax.device_get(policy))
-        return [Normalise(normaliser.mean, normaliser.scale, CLIP), *network] if normaliser else network
-
-    return LoadedPolicy(act, layers)
+        policy = from_arrays({"best": jax.eval_shape(algorithm.policy_params, template)}, arrays)["best"]
+        return LoadedPolicy(functions, ActingParams(policy, normaliser))
+    state = from_arrays({"algorithm": template}, arrays)["algorithm"]
+    return LoadedPolicy(functions, ActingParams(algorithm.policy_params(state), normaliser), state)
 
 
 def to_arrays(tree: Any) -> dict[str, np.ndarray]:

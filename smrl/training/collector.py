@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from smrl.envs.environment import EnvironmentFault, Step
+from smrl.envs.environment import EnvironmentFault, Step, success_of
 from smrl.envs.workers import Env, WorkerDied, insist
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay
@@ -29,6 +29,43 @@ class Episode:
     actions: bytearray  # those taken so far; a compact array that grows, because an endless episode has millions
     total: float = 0.0  # sum of the rewards
     over: bool = False
+    length: int = 0  # agent steps
+
+
+class EndedEpisode(NamedTuple):
+    """A training episode that has ended."""
+
+    total: float  # its return, the sum of its rewards
+    length: int  # agent steps
+    info: Mapping[str, Any]  # of its last step
+
+
+@dataclass
+class EpisodeMeans:
+    """Sums over training episodes, whose means training.csv has."""
+
+    count: int = 0  # of the episodes since the last `take`
+    total: float = 0.0
+    length: int = 0
+    judged: int = 0  # episodes that say whether they have succeeded
+    successes: int = 0
+
+    def add(self, total: float, length: int, success: bool | None) -> None:
+        """Count an episode that has ended."""
+        self.count, self.total, self.length = self.count + 1, self.total + total, self.length + length
+        if success is not None:
+            self.judged, self.successes = self.judged + 1, self.successes + success
+
+    def take(self) -> dict[str, float | None]:
+        """Return the means since the last call, None without an episode.
+
+        The success rate is over the episodes that say whether they have succeeded, and is left out if none does.
+        """
+        seen = EpisodeMeans(**vars(self))
+        vars(self).update(vars(EpisodeMeans()))
+        means = {"episode_return": seen.total, "episode_length": float(seen.length)}
+        rate = {"success_rate": seen.successes / seen.judged} if seen.judged else {}
+        return {name: value / seen.count if seen.count else None for name, value in means.items()} | rate
 
 
 def require_finite(actions: np.ndarray, step: int) -> None:
@@ -59,8 +96,10 @@ class Collector:
         self.statistics = statistics
         self.spec = envs[0].spec
         self._warm_up = Stream(settings.seed, Purpose.WARM_UP)
-        self._ended, self._return_sum = 0, 0.0  # episodes since the mean was last taken, and the sum of their returns
+        self.means = EpisodeMeans()
         self.episodes: list[Episode] = []
+        self.ended: list[EndedEpisode] = []  # by the last call of `collect`
+        self.last_ended: EndedEpisode | None = None
 
     def start(self) -> None:
         """Start an episode in every environment."""
@@ -82,22 +121,19 @@ class Collector:
         if self.statistics:
             _, rewards, *ends = zip(*results, strict=True)
             self.statistics.update(self._observations(), np.array(rewards), np.any(ends, axis=0))
+        self.ended = []
         for env, episode, action, result in zip(self.envs, self.episodes, actions, results, strict=True):
             next_obs, reward, terminated, truncated = result
             self.replay.add(episode.obs, action, self.settings.reward_scale * reward, next_obs, terminated, truncated)
             episode.obs = next_obs
             episode.actions += np.asarray(action, self.spec.action.array.dtype).tobytes()
             episode.total += reward
+            episode.length += 1
             episode.over = env.over  # losing a life terminates the MDP but not the episode
             if episode.over:
-                self._ended += 1
-                self._return_sum += episode.total
-
-    def take_mean_return(self) -> float | None:
-        """Return the mean return of the training episodes that ended since the last call; None if there were none."""
-        mean = self._return_sum / self._ended if self._ended else None
-        self._ended, self._return_sum = 0, 0.0
-        return mean
+                self.last_ended = EndedEpisode(episode.total, episode.length, env.info)
+                self.ended.append(self.last_ended)
+                self.means.add(episode.total, episode.length, success_of(env.info))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return what a checkpoint keeps of the episodes in progress as arrays."""
@@ -121,7 +157,8 @@ class Collector:
             raise ValueError(f"{len(facts)} episodes instead of {len(self.envs)}")
         for index, fact in enumerate(facts):
             actions = bytearray(arrays[f"episode{index}.actions"].tobytes())
-            self.episodes.append(Episode(obs=arrays[f"episode{index}.obs"], actions=actions, **fact))
+            length = len(arrays[f"episode{index}.actions"])
+            self.episodes.append(Episode(obs=arrays[f"episode{index}.obs"], actions=actions, length=length, **fact))
         following = 1 + max(fact["number"] for fact in facts)
         changed = [index for index, is_repeated in enumerate(self._repeat(arrays)) if not is_repeated]
         for _ in changed:

@@ -4,10 +4,11 @@ env ──transition──▶ replay ──rounds × batch──▶ reuse(update
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -31,18 +32,25 @@ from smrl.training.inputs import data_memory, load_input
 from smrl.training.memory_budget import replay_of
 from smrl.training.progress import Progress
 from smrl.training.recorder import Recorder
-from smrl.training.run import Run
+from smrl.training.run import Policy, Run
 from smrl.training.signals import SignalHandler
+from smrl.training.status import Status
 
 Resource = TypeVar("Resource")
+NO_EVALUATION: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Callbacks:
     """User callbacks; return True to save and stop the run."""
 
-    on_step: Callable[[Run, int], Any] | None = None  # run, step
-    on_evaluation: Callable[[Run, int, dict[str, float]], Any] | None = None  # run, step, values by name
+    on_step: Callable[[Status], Any] | None = None
+    on_evaluation: Callable[[Status], Any] | None = None
+
+    @property
+    def are_given(self) -> bool:
+        """Whether there is any."""
+        return self != Callbacks()
 
 
 class Best(NamedTuple):
@@ -74,7 +82,7 @@ class Trainer:
         self.settings, self.options, self.config, self.callbacks = settings, options, config, callbacks
         self.make_env, self.progress, self.signals, self.resources = make_env, progress, signals, resources
         self.restarts, self.logged_restarts = restarts, 0  # the latter at the last row of training.csv
-        self.run = Run(directory.path, trust=True)  # the argument of callbacks
+        self.run = Run(directory.path, trust=True)  # for callbacks
         envs = [self._open(make_env(training=True)) for _ in range(settings.envs)]
         spec = envs[0].spec
         self.agent = Agent(settings, spec)
@@ -93,7 +101,7 @@ class Trainer:
         self._open(self.recorder.loggers)
         self.best: Best | None = None
         if saved:
-            progress.notify(f"continuing at step {self.step:,}")
+            progress.inform(f"continuing at step {self.step:,}")
             self._restore(saved)
         else:
             self.agent.start(None if settings.from_run is None else load_input(directory, config, START))
@@ -101,6 +109,8 @@ class Trainer:
         last = self.recorder.last
         if last and last.step == self.step:  # the run was killed after this evaluation and before the next checkpoint
             self._keep_if_best(last.mean)
+        self.losses: dict[str, float] = {}  # of the last row of training.csv that has any
+        self.unrecorded: dict[str, float] = {}  # losses that are in no row yet
         self.logged_counts = self.agent.counts()  # batches and updates at the last row of training.csv
         self.seconds_before = saved.facts["seconds"] if saved else 0.0
         self.started = self.saved_at = time.monotonic()
@@ -126,7 +136,7 @@ class Trainer:
             if is_old and not self.writer.is_busy():
                 self.writer.begin(self._state(), before=self.recorder.evaluations.sync)  # writes in another thread
                 self.saved_at = time.monotonic()
-            if self.advance() and self._callback_stops(self.callbacks.on_step, self.step):
+            if self.advance() and self._callback_stops(self.callbacks.on_step):
                 return "on_step returned True"
 
     def advance(self) -> bool:
@@ -148,6 +158,12 @@ class Trainer:
         self.step += self.clock.stride
         self.recorder.advance(self.step)
         return True
+
+    def finish(self) -> None:
+        """Record what callbacks have logged since the last row, and save."""
+        if self.recorder.has_logged:
+            self.recorder.learning(self.step, {}, self._seconds())
+        self.save()
 
     def save(self) -> None:
         """Write a checkpoint, and wait until it is on the disk."""
@@ -195,10 +211,13 @@ class Trainer:
         if episodes is None or bias is None:
             return self.signals.name  # the evaluation is repeated when the run continues
         values = self.recorder.evaluation(self.step, episodes.returns, bias)
-        self._record_learning()
         self._keep_if_best(values["mean"])
-        if self._callback_stops(self.callbacks.on_evaluation, self.step, values):
-            return "on_evaluation returned True"
+        self._read_losses()
+        try:
+            if self._callback_stops(self.callbacks.on_evaluation, values):
+                return "on_evaluation returned True"
+        finally:
+            self._record_learning()  # after the callback, which may log
         return self._reached(values["mean"])
 
     @cached_property
@@ -211,9 +230,15 @@ class Trainer:
         algorithm = self.agent.algorithm
         return self._open(BiasEstimator(self.settings, algorithm, self.make_env, self.progress.notify))
 
+    def _read_losses(self) -> None:
+        """Read the losses since the last row of training.csv."""
+        self.unrecorded = self.agent.take_metrics()
+        self.losses = self.unrecorded or self.losses
+
     def _record_learning(self) -> None:
         """Record losses, and the counted updates per learning step on fresh batches and on reused ones."""
-        values = self.agent.take_metrics()
+        values: dict[str, float | None] = {**self.unrecorded}
+        self.unrecorded = {}
         if not values:
             return  # still warming up
         batches, updates = self.agent.counts()
@@ -227,11 +252,11 @@ class Trainer:
             **self._learning_values(),
         }
         self.logged_counts = (batches, updates)
-        sometimes = {"episode_return": self.collector.take_mean_return()}
-        if self.restarts.allowed:  # the last column, because the same run may be continued without it
-            sometimes["env_restarts"] = self.restarts.used - self.logged_restarts
+        values |= self.collector.means.take()
+        if self.restarts.allowed:
+            values["env_restarts"] = self.restarts.used - self.logged_restarts
             self.logged_restarts = self.restarts.used
-        self.recorder.learning(self.step, values, sometimes, self._seconds())
+        self.recorder.learning(self.step, values, self._seconds())
 
     def _learning_values(self) -> dict[str, float]:
         """Return further columns of training.csv."""
@@ -257,7 +282,24 @@ class Trainer:
     def _seconds(self) -> float:
         return float(self.seconds_before + time.monotonic() - self.started)
 
-    def _callback_stops(self, callback: Callable[..., Any] | None, *arguments: Any) -> bool:
+    def _status(self, evaluation: Mapping[str, float]) -> Status:
+        """Return what callbacks see."""
+        collector = self.collector
+        return Status(
+            run=self.run,
+            step=self.step,
+            evaluation=evaluation,
+            ended=tuple(collector.ended),
+            last_episode=collector.last_ended,
+            infos=tuple(env.info for env in collector.envs),
+            losses=self.losses,
+            copy_policy=lambda: Policy(collector.spec, self.agent.loaded_policy(), self.step),
+            write=self.recorder.log,
+        )
+
+    def _callback_stops(
+        self, callback: Callable[[Status], Any] | None, evaluation: Mapping[str, float] = NO_EVALUATION
+    ) -> bool:
         """Call a callback; return whether it stops the run. An exception is passed on once the run is saved."""
         if callback is None:
             return False
@@ -268,7 +310,7 @@ class Trainer:
             return error
 
         with UserCode(describe):
-            return callback(self.run, *arguments) is True
+            return callback(self._status(evaluation)) is True
 
     def _save_after_failure(self) -> str:
         """Save, and return a message about it; a failure to save does not hide the first one."""

@@ -1,11 +1,13 @@
-"""The display of runs: progress bars in a terminal, plain lines elsewhere, nothing with --quiet."""
+"""The display of runs: bars in a terminal, plain lines elsewhere, nothing with --quiet, and logging in a library."""
 
 import contextlib
 import json
+import logging
 import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -17,6 +19,8 @@ from rich.text import Text
 
 from smrl.output import unfailing
 
+LOGGER = logging.getLogger("smrl")
+Show = Callable[[int, str], None]  # level of logging, message
 REFRESH_SECONDS = 0.2
 SPEED_SECONDS = 10.0  # steps/s is the mean over this time
 
@@ -39,6 +43,10 @@ class Progress:
     def notify(self, message: str) -> None:
         """There is something that a person should know."""
         self.forward("notify", message)
+
+    def inform(self, message: str) -> None:
+        """This is what the run does, which nobody needs to know."""
+        self.forward("inform", message)
 
     def forward(self, event: str, *arguments: int | float | str) -> None:
         """Receive any event, by the name of its method; by default it is ignored."""
@@ -102,8 +110,8 @@ class Speed:
 class ShownProgress(Progress):
     """A progress bar among others, or lines where there are no bars."""
 
-    def __init__(self, console: Console, bars: Bars | None, title: str, total: int) -> None:
-        self._console, self._bars, self._title, self._total = console, bars, title, total
+    def __init__(self, show: Show, bars: Bars | None, title: str, total: int) -> None:
+        self._show, self._bars, self._title, self._total = show, bars, title, total
         self._speed = Speed(SPEED_SECONDS if bars else 0)  # without bars, from one line to the next
         self._task = bars.add_task(title, total=total, value="–", speed="–") if bars else TaskID(0)
 
@@ -118,10 +126,13 @@ class ShownProgress(Progress):
     def evaluated(self, step: int, mean: float) -> None:
         speed = self._update(step, value=f"{mean:,.1f}")
         if not self._bars:
-            self.notify(f"step {step:,} of {self._total:,}, return {mean:,.1f}, {speed} steps/s")
+            self.inform(f"step {step:,} of {self._total:,}, return {mean:,.1f}, {speed} steps/s")
 
     def notify(self, message: str) -> None:
-        self._console.print(Text(f"{self._title}: {message}"))
+        self._show(logging.WARNING, f"{self._title}: {message}")
+
+    def inform(self, message: str) -> None:
+        self._show(logging.INFO, f"{self._title}: {message}")
 
     def _update(self, step: int, **fields: Any) -> str:
         """Move the bar, if there is one, and return the speed."""
@@ -158,11 +169,69 @@ class Board:
 
     def progress(self, title: str, total: int) -> Progress:
         """Return the progress for another run."""
-        return ShownProgress(self._console, self._bars, title, total)
+        return ShownProgress(self._show, self._bars, title, total)
 
     def notify(self, message: str) -> None:
-        """Print a message that concerns all runs."""
+        """Show a message that concerns all runs."""
+        self._show(logging.WARNING, message)
+
+    def _show(self, level: int, message: str) -> None:
         self._console.print(Text(message))
+
+
+class LoggingBoard(Board):
+    """A board for library use, whose messages go through the logger smrl.
+
+    If that is not configured, the board handles its records and shows them as any board does.
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self._is_configured = _is_configured()
+        super().__init__(quiet or self._is_configured)
+        self._is_quiet, self._handler = quiet, _Handler(super()._show)
+
+    def __enter__(self) -> "LoggingBoard":
+        if not self._is_configured:
+            self._level, self._propagate = LOGGER.level, LOGGER.propagate
+            LOGGER.addHandler(self._handler)
+            LOGGER.setLevel(logging.INFO)
+            LOGGER.propagate = False  # or handlers of the root logger would show warnings twice
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        if not self._is_configured:
+            LOGGER.removeHandler(self._handler)
+            LOGGER.setLevel(self._level)
+            LOGGER.propagate = self._propagate
+
+    def _show(self, level: int, message: str) -> None:
+        if not self._is_quiet:
+            LOGGER.log(level, "%s", message)
+
+
+class _Handler(logging.Handler):
+    """Shows records with a function."""
+
+    def __init__(self, show: Show) -> None:
+        super().__init__()
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._show(record.levelno, record.getMessage())
+
+
+def _is_configured() -> bool:
+    """Return whether the program handles smrl's messages itself.
+
+    Handlers of the root logger count only if they get everything: libraries add them by warning of something.
+    """
+    return (
+        bool(LOGGER.handlers)
+        or LOGGER.level != logging.NOTSET
+        or (LOGGER.hasHandlers() and LOGGER.isEnabledFor(logging.INFO))
+    )
 
 
 class TitleColumn(ProgressColumn):

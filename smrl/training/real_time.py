@@ -17,14 +17,14 @@ import threading
 import time
 from array import array
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from smrl.envs.environment import Environment, EnvironmentFault
+from smrl.envs.environment import Environment, EnvironmentFault, success_of
 from smrl.envs.workers import Env
 from smrl.errors import SmrlError, require
 from smrl.memory.mixed import MixedReplay
@@ -35,14 +35,15 @@ from smrl.runs.checkpoint import Saved
 from smrl.runs.paths import DATA, START, RunDirectory
 from smrl.settings import Settings
 from smrl.smr.rules import LARGEST_REUSE, FittedReuse
-from smrl.training.agent import ActingParams, Agent
+from smrl.training.agent import ActingParams, Agent, LoadedPolicy
 from smrl.training.clock import Clock, Moment
-from smrl.training.collector import Collector, Episode, require_finite
+from smrl.training.collector import Collector, EndedEpisode, Episode, require_finite
 from smrl.training.inputs import data_memory, load_input
 from smrl.training.loop import Best, Trainer
 from smrl.training.memory_budget import replay_of
 from smrl.training.normaliser import Statistics
-from smrl.training.run import Run, require_run
+from smrl.training.run import Policy, Run, require_run
+from smrl.training.status import Status
 from smrl.types import Spec
 from smrl.validation import Positive, convert
 
@@ -79,6 +80,7 @@ class ActedStep(NamedTuple):
     over: bool  # whether the episode has ended
     policy: ActingPolicy
     is_greedy: bool
+    success: bool | None  # of an episode that has ended, if it says so
     late: float  # seconds by which the step came too late; NaN for the first of an episode
     latency: float  # seconds from the observation to the action
     taken: float  # seconds that the environment took
@@ -194,13 +196,13 @@ class Intake(Collector):
             self.episodes = [Episode(step.episode, step.seed, step.next_obs, bytearray())]
         episode = self.episodes[0]
         episode.total, episode.over = episode.total + step.reward, step.over
+        episode.length += 1
         if not step.over:
             return None
         if step.is_greedy:
             self.greedy.append(episode.total)
             return episode.total
-        self._ended += 1
-        self._return_sum += episode.total
+        self.means.add(episode.total, episode.length, step.success)
         return None
 
     def take_greedy(self) -> np.ndarray:
@@ -263,6 +265,9 @@ class RealTimeTrainer(Trainer):
         self.timing = Timing((settings.control_period or 0.0) * settings.action_repeat)
         self._warm_up = Stream(settings.seed, Purpose.WARM_UP)
         self._use_seconds: deque[float] = deque(maxlen=21)  # of the last learning steps, divided by their M
+        self._last_ended: EndedEpisode | None = None  # the training episode that ended last
+        self._has_ended = False  # whether the last step has ended it
+        self._heard_step = 0  # of the evaluation that a callback sees
         self._unheard: deque[tuple[int, dict[str, float]]] = deque()  # evaluations that callbacks have not seen
         self._thread = threading.Thread(target=self._run_learner, name="learner", daemon=True)
         self._failure: BaseException | None = None
@@ -352,8 +357,8 @@ class RealTimeTrainer(Trainer):
                 return reason
             time.sleep(POLL_SECONDS)
         while self._unheard:
-            step, values = self._unheard.popleft()
-            if self._callback_stops(self.callbacks.on_evaluation, step, values):
+            self._heard_step, values = self._unheard.popleft()
+            if self._callback_stops(self.callbacks.on_evaluation, values):
                 return "on_evaluation returned True"
             if reason := self._reached(values["mean"]):
                 return reason
@@ -367,6 +372,7 @@ class RealTimeTrainer(Trainer):
         cycle = settings.greedy_cycle
         is_greedy = policy.version > 0 and number % cycle >= cycle - settings.eval_episodes
         obs, called = self.env.reset(seed), np.nan
+        total, length = 0.0, 0
         returned = time.perf_counter()
         while True:
             policy = policy if is_greedy else hand_over.policy  # an evaluation is that of one policy
@@ -376,17 +382,37 @@ class RealTimeTrainer(Trainer):
             next_obs, reward, terminated, truncated = self.env.step(action)
             returned = time.perf_counter()
             late = max(0.0, called - before - self.timing.period)  # NaN stays NaN
-            ends = (terminated, truncated, self.env.over)
-            timing = (late, latency, returned - called)
-            hand_over.send(ActedStep(number, seed, obs, action, reward, next_obs, *ends, policy, is_greedy, *timing))
+            over, total, length = self.env.over, total + reward, length + 1
+            success = success_of(self.env.info) if over else None
+            ends, timing = (terminated, truncated, over), (late, latency, returned - called)
+            done = (obs, action, reward, next_obs, *ends, policy, is_greedy, success, *timing)
+            hand_over.send(ActedStep(number, seed, *done))
             obs = next_obs
             self.acted += self.clock.stride
-            if self._callback_stops(self.callbacks.on_step, self.acted):
+            if over and not is_greedy:
+                self._last_ended = EndedEpisode(total, length, self.env.info)
+            self._has_ended = over and not is_greedy
+            if self._callback_stops(self.callbacks.on_step):
                 return "on_step returned True"
-            if self.env.over or self.acted >= settings.steps:
+            if over or self.acted >= settings.steps:
                 return None
             if reason := self._stop_request() or self._learner_stopped():
                 return reason
+
+    def _status(self, evaluation: Mapping[str, float]) -> Status:
+        last, step = self._last_ended, self._heard_step if evaluation else self.acted
+        loaded = LoadedPolicy(self.agent.functions, self.hand_over.policy.params)
+        return Status(
+            run=self.run,
+            step=step,
+            evaluation=evaluation,
+            ended=(last,) if last and self._has_ended else (),
+            last_episode=last,
+            infos=(self.env.info,),
+            losses=self.losses,
+            copy_policy=lambda: Policy(self.env.spec, loaded, step),
+            write=self.recorder.log,
+        )
 
     def _choose(self, obs: np.ndarray, policy: ActingPolicy, is_greedy: bool) -> np.ndarray:
         settings, spec = self.settings, self.env.spec
@@ -444,6 +470,7 @@ class RealTimeTrainer(Trainer):
             if returns.size:
                 self._unheard.append((self.step, self.recorder.evaluation(self.step, returns, {})))
             self.acting_version = step.policy.version
+            self._read_losses()
             self._record_learning()
         if self._backlog() > FAR_BEHIND:
             self._warn(

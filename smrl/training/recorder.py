@@ -1,18 +1,24 @@
 """Where a run's numbers go: tables, loggers and the display."""
 
 import csv
+import re
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from smrl.errors import SmrlError, require, short_repr
 from smrl.runs.paths import RunDirectory
 from smrl.runs.records import CsvLog, lines_until
 from smrl.settings import Settings
 from smrl.statistics import sample_sd
 from smrl.training.loggers import Loggers
 from smrl.training.progress import REFRESH_SECONDS, Progress
+
+NAME = re.compile(r"\w[\w./-]{0,99}", re.ASCII)  # of a value that a callback logs
+MAX_LOGGED = 200  # names that callbacks may log
 
 
 class Evaluation(NamedTuple):
@@ -46,7 +52,11 @@ class Recorder:
         self.last = Evaluation(int(rows[-1]["step"]), float(rows[-1]["mean"])) if rows else None
         self.first_step = step
         self.shown_at = 0.0
-        self.logged = (step, time.monotonic())
+        self.logged = (step, time.monotonic())  # the step and the time of the last row of training.csv
+        self._own = {"step"}  # columns of training.csv that are smrl's
+        self._logged: dict[str, tuple[float, int]] = {}  # sum and count of what callbacks logged since the last row
+        self._names = set[str]()  # of all that callbacks have logged
+        self._lock = threading.Lock()  # in real time, callbacks and rows are in different threads
         progress.begin(step)
 
     def advance(self, step: int) -> None:
@@ -64,26 +74,54 @@ class Recorder:
             "max": float(returns.max()),
             **bias,
         }
-        agent_steps = step // self.settings.action_repeat
-        self.evaluations.write({"step": step, "agent_steps": agent_steps, "episodes": len(returns), **values})
+        repeat = self.settings.action_repeat
+        agent_steps = {"agent_steps": step // repeat} if repeat > 1 else {}
+        self.evaluations.write({"step": step, **agent_steps, "episodes": len(returns), **values})
         self.last = Evaluation(step, values["mean"])
         self.loggers.write("evaluation", step, values)
         self.progress.evaluated(step, values["mean"])
         return values
 
-    def learning(
-        self, step: int, values: dict[str, float], sometimes: Mapping[str, float | None], seconds: float
-    ) -> None:
-        """Record the mean losses and other metrics since the last row; what is None ``sometimes`` stays empty."""
+    def log(self, name: str, value: Any) -> None:
+        """Add a value of a callback to the next row of training.csv."""
+        is_name = isinstance(name, str) and NAME.fullmatch(name) is not None
+        require(is_name, f"a name to log must be of letters, digits and _ . / -, at most 100, not {short_repr(name)}.")
+        scalar = np.asarray(value) if np.isscalar(value) or hasattr(value, "dtype") else np.empty(0)
+        is_number = scalar.shape == () and scalar.dtype.kind in "biuf"
+        require(is_number, f"the value to log as {name} must be one number, not {short_repr(value)}.")
+        if name not in self._names:
+            self._refuse_taken(name)
+            require(len(self._names) < MAX_LOGGED, f"a run logs at most {MAX_LOGGED} names; {name} is one too many.")
+            self._names.add(name)
+        with self._lock:
+            total, count = self._logged.get(name, (0.0, 0))
+            self._logged[name] = (total + float(scalar), count + 1)
+
+    @property
+    def has_logged(self) -> bool:
+        """Whether callbacks have logged anything since the last row."""
+        return bool(self._logged)
+
+    def learning(self, step: int, values: dict[str, float | None], seconds: float) -> None:
+        """Record means since the last row: metrics, and what callbacks logged; the cell of a None stays empty."""
         speed = (step - self.logged[0]) / (time.monotonic() - self.logged[1])
         values |= {"seconds": seconds, "steps_per_second": speed}
         self.logged = (step, time.monotonic())
+        with self._lock:
+            logged, self._logged = self._logged, {}
+        self._own |= values.keys()
+        for name in logged:
+            self._refuse_taken(name)
         if self.training is None:
-            columns = ("step", *values, *sometimes)
-            self.training = CsvLog(self.directory.training, columns, continue_at=self.first_step)
-        values |= {name: value for name, value in sometimes.items() if value is not None}
-        self.training.write({"step": step, **values})
-        self.loggers.write("training", step, values)
+            self.training = CsvLog(self.directory.training, ("step", *values), continue_at=self.first_step)
+        row = {name: value for name, value in values.items() if value is not None}
+        row |= {name: total / count for name, (total, count) in logged.items()}
+        self.training.write({"step": step, **row})
+        self.loggers.write("training", step, row)
+
+    def _refuse_taken(self, name: str) -> None:
+        if name in self._own:
+            raise SmrlError(f"training.csv has a column {name} of its own; choose another name to log.")
 
     def tables(self) -> dict[str, list[str]]:
         """Return the lines of the tables by file name, for a checkpoint; restore files that were truncated."""

@@ -56,7 +56,9 @@ def run_training(
         "--stop-at waits for an evaluation, and --eval-episodes 0 makes none; leave one of them out.",
     )
     with ExitStack() as resources:
-        settings, spec, open_env, restarts = _open(settings, options, make_env, progress.notify, resources)
+        settings, spec, open_env, restarts = _open(
+            settings, options, make_env, progress.notify, resources, sends_info=callbacks.are_given
+        )
         directory = RunDirectory.of(settings, options)
         inputs: dict[str, Any] | None = None
         if not directory.path.exists():  # refuse what does not fit before anything is written
@@ -74,7 +76,7 @@ def run_training(
             progress.notify(f"{directory.path} was stopped before its first checkpoint; it starts again at step 0.")
         if done >= settings.steps:
             progress.advance(done)
-            progress.notify(f"finished already, {done:,} steps; see {directory.path}")
+            progress.inform(f"finished already, {done:,} steps; see {directory.path}")
             return Run(directory.path, trust=True)
         threads = config["threads"] if config else _threads(settings, options)  # a run's last bits depend on them
         require(
@@ -110,12 +112,12 @@ def run_training(
             resources=resources,
         )
         reason = trainer.train()
-        trainer.save()
+        trainer.finish()
         if signals.signal is not None:
             message = f"stopped by {reason} at step {trainer.step:,} and saved; the same command continues it."
             raise Interrupted(signals.signal, message)
         if reason:
-            progress.notify(f"stopped at step {trainer.step:,} and saved: {reason}.")
+            progress.inform(f"stopped at step {trainer.step:,} and saved: {reason}.")
     return Run(directory.path, trust=True)  # the caller has named its modules
 
 
@@ -132,6 +134,7 @@ def _open(
     make_env: Callable[..., Environment],
     notify: Callable[[str], None],
     resources: ExitStack,
+    sends_info: bool,
 ) -> _Opened:
     """Make one environment to learn its spec, so that one that cannot be made is refused before anything is written.
 
@@ -141,7 +144,7 @@ def _open(
     opened: Callable[..., Env] = EnvFactory(make_here)
     if options.env_workers == "process":
         require(not settings.real_time, "--real-time drives its device in this process: leave --env-workers out.")
-        opened = in_workers(make_here, settings.env, restarts, options.env_timeout)
+        opened = in_workers(make_here, settings.env, restarts, options.env_timeout, sends_info)
     with ExitStack() as first:
         env = first.enter_context(closing(opened(training=settings.real_time)))
         for note in env.notes:

@@ -85,7 +85,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
     """Return the runs folder of a run with checkpoints at steps 20 and 40, and the outcome of an undisturbed run."""
     runs = tmp_path_factory.mktemp("begun")
     for stop in (20, 40):
-        train(runs / "begun", on_step=lambda run, step, stop=stop: step == stop)
+        train(runs / "begun", on_step=lambda status, stop=stop: status.step == stop)
     return runs / "begun", outcome(train(runs / "undisturbed").path)
 
 

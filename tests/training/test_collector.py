@@ -75,7 +75,7 @@ def test_a_new_episode_starts_if_one_cannot_be_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str
 ) -> None:
     Changed.change = ""
-    train(tmp_path, Changed, envs=2, on_step=lambda run, step: step == 40)
+    train(tmp_path, Changed, envs=2, on_step=lambda status: status.step == 40)
     Changed.change = change
     run = train(tmp_path, Changed, envs=2)
     messages = capsys.readouterr().err

@@ -111,7 +111,7 @@ def test_continued_run_is_the_same_without_its_sources(share: float | None, sour
     shutil.copytree(source.path, tmp_path / "run")
     settings: dict[str, Any] = {"data": data, "data_share": share, "from_run": str(tmp_path / "run"), "n_step": 3}
     whole = train(tmp_path / "whole", **settings)
-    train(tmp_path / "parts", **settings, on_step=lambda run, step: step == 37)
+    train(tmp_path / "parts", **settings, on_step=lambda status: status.step == 37)
     write_npz(tmp_path / "data.npz", 70)
     shutil.rmtree(tmp_path / "run")
     continued = train(tmp_path / "parts", **settings)
@@ -142,7 +142,7 @@ def test_sources_are_part_of_the_identity() -> None:
 def test_run_starts_with_the_networks_of_another(source: smrl.Run, tmp_path: Path) -> None:
     saved = checkpoint.load(source.path / "checkpoint", print)
     assert saved is not None
-    started = train(tmp_path, steps=21, on_step=lambda run, step: step == 3, from_run=str(source.path))
+    started = train(tmp_path, steps=21, on_step=lambda status: status.step == 3, from_run=str(source.path))
     found = checkpoint.load(started.path / "checkpoint", print)
     assert found is not None
     networks = [name for name in saved.arrays if name.startswith("['algorithm']")]

@@ -109,7 +109,7 @@ class Signals(NeverEnds):
 def test_a_signal_stops_the_replay_of_an_episode(tmp_path: Path) -> None:
     settings: dict[str, Any] = {**SHORT, **SMALL, "eval_every": 1000, "steps": 300, "runs": tmp_path}
     Signals.when = 0
-    smrl.train("ddpg", Signals, **settings, on_step=lambda run, step: step == 200)
+    smrl.train("ddpg", Signals, **settings, on_step=lambda status: status.step == 200)
     Signals.when = 50
     with pytest.raises(Interrupted, match="SIGTERM") as caught:
         smrl.train("ddpg", Signals, **settings)

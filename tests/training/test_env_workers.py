@@ -133,8 +133,8 @@ def test_a_dead_worker_is_replaced_and_its_episode_is_truncated(
 def test_a_worker_that_dies_in_an_evaluation_repeats_its_episode(
     biased: smrl.Run, tmp_path: Path, deaths: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def kill_one(run: smrl.Run, step: int) -> None:
-        if step in (60, 180):  # right before an evaluation
+    def kill_one(status: smrl.Status) -> None:
+        if status.step in (60, 180):  # right before an evaluation
             (deaths / "one").write_text("kill")
 
     finished = train(tmp_path, **PROCESS, env_restarts=5, bias_every=120, on_step=kill_one)
@@ -146,7 +146,7 @@ def test_a_worker_that_dies_in_an_evaluation_repeats_its_episode(
 def test_a_worker_that_dies_while_an_episode_is_replayed(
     tmp_path: Path, deaths: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    train(tmp_path, **PROCESS, on_step=lambda run, step: step == 99)
+    train(tmp_path, **PROCESS, on_step=lambda status: status.step == 99)
     (deaths / "one").write_text("kill")
     with pytest.raises(SmrlError, match=r"^the worker process of Mortal ended in step\(\) with SIGKILL"):
         train(tmp_path, **PROCESS)

@@ -77,8 +77,8 @@ def test_a_failing_display_does_not_stop_a_run(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("callback", ["on_step", "on_evaluation"])
 def test_the_run_is_saved_before_an_error_of_a_callback_is_raised(tmp_path: Path, callback: str) -> None:
-    def fail(run: smrl.Run, step: int, *_: Any) -> None:
-        if step == 30:
+    def fail(status: smrl.Status) -> None:
+        if status.step == 30:
             raise ZeroDivisionError("a user's mistake")
 
     with pytest.raises(ZeroDivisionError, match="a user's mistake"):
@@ -162,7 +162,7 @@ def test_an_environment_cannot_end_the_process(
 
 def test_a_callback_that_exits_leaves_a_saved_run(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
-        train(tmp_path, on_step=lambda run, step: sys.exit(3) if step == 30 else None)
+        train(tmp_path, on_step=lambda status: sys.exit(3) if status.step == 30 else None)
     (folder,) = tmp_path.glob("*/*/seed0")
     assert checkpoint.newest_step(folder / "checkpoint") == 30
 

@@ -47,7 +47,7 @@ def test_a_run_with_images_continues_bit_for_bit(
     steps = {"steps": 400, "eval_every": 200, "capacity": 150} | options
     whole = smrl.train(algorithm, env, runs=tmp_path / "whole", **steps)
     # At step 297 a ball has just landed.
-    smrl.train(algorithm, env, runs=tmp_path / "parts", **steps, on_step=lambda run, step: step >= 297)
+    smrl.train(algorithm, env, runs=tmp_path / "parts", **steps, on_step=lambda status: status.step >= 297)
     parts = smrl.train(algorithm, env, runs=tmp_path / "parts", **steps)
     assert parts.record.steps.tolist() == [200, 400]
     assert outcome(env, tmp_path / "parts") == outcome(env, tmp_path / "whole")

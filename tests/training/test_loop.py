@@ -14,8 +14,8 @@ import pytest
 from broken_envs import Toy
 
 import smrl
-from smrl.errors import SmrlError
 from smrl import reading
+from smrl.errors import SmrlError
 from smrl.runs import checkpoint
 from smrl.training.clock import Clock
 
@@ -41,13 +41,13 @@ def rows(file: Path) -> list[dict[str, str]]:
 def test_a_callback_stops_the_run_and_it_can_be_continued(tmp_path: Path) -> None:
     seen: list[tuple[int, float]] = []
 
-    def on_evaluation(run: smrl.Run, step: int, values: dict[str, float]) -> bool:
-        seen.append((step, values["mean"]))
-        assert run.record.returns[-1] == values["mean"], "the files have it already"
-        return step == 30
+    def on_evaluation(status: smrl.Status) -> bool:
+        seen.append((status.step, status.evaluation["mean"]))
+        assert status.run.record.returns[-1] == status.evaluation["mean"], "the files have it already"
+        return status.step == 30
 
     steps: list[int] = []
-    run = train(tmp_path, on_evaluation=on_evaluation, on_step=lambda run, step: steps.append(step))
+    run = train(tmp_path, on_evaluation=on_evaluation, on_step=lambda status: steps.append(status.step))
     assert [step for step, _ in seen] == [10, 20, 30]
     assert steps == list(range(1, 31))
     assert saved_step(run) == 30
@@ -57,7 +57,7 @@ def test_a_callback_stops_the_run_and_it_can_be_continued(tmp_path: Path) -> Non
 
 
 def test_on_step_stops_the_run(tmp_path: Path) -> None:
-    assert saved_step(train(tmp_path, on_step=lambda run, step: step == 7)) == 7
+    assert saved_step(train(tmp_path, on_step=lambda status: status.step == 7)) == 7
 
 
 def test_stop_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,20 +84,14 @@ class Falling(Toy):
         return obs, float(-Falling.evaluations), terminated, self.steps == 5, info
 
 
-def fall(run: smrl.Run, step: int, values: dict[str, float]) -> None:
-    Falling.evaluations += 1
-
-
 def test_the_best_policy_is_kept_beside_the_newest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Falling.evaluations, policies = 0, []
+    Falling.evaluations = 0
 
-    def keep(run: smrl.Run, step: int, values: dict[str, float]) -> None:
-        fall(run, step, values)
-        if step in (10, 30):
-            policies.append(step)
+    def keep(status: smrl.Status) -> None:
+        Falling.evaluations += 1
 
     run = train(tmp_path, Falling, on_evaluation=keep, steps=30, learning_rate=0.1)
-    first = train(tmp_path / "first", Falling, steps=30, learning_rate=0.1, on_step=lambda run, step: step == 10)
+    first = train(tmp_path / "first", Falling, steps=30, learning_rate=0.1, on_step=lambda status: status.step == 10)
     obs = np.random.default_rng(0).standard_normal((50, 2))
     newest, best = run.policy(obs), run.best_policy(obs)
     assert np.abs(newest - best).max() > 1e-3
@@ -122,8 +116,8 @@ def test_environments_are_closed_however_the_run_ends(tmp_path: Path) -> None:
         def close(self) -> None:
             open_now.discard(id(self))
 
-    def fail(run: smrl.Run, step: int) -> None:
-        if step == 40:
+    def fail(status: smrl.Status) -> None:
+        if status.step == 40:
             assert len(open_now) > 3
             raise RuntimeError("a user's mistake")
 
@@ -138,7 +132,7 @@ def test_environments_are_closed_however_the_run_ends(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train(tmp_path, on_step=lambda run, step: step == 30)
+    train(tmp_path, on_step=lambda status: status.step == 30)
     read: list[str] = []
     load_arrays = reading.load_arrays
 

@@ -89,15 +89,15 @@ def test_long_episodes_take_four_bytes_per_action(env: Any) -> None:
     assert kept.shape == ((STEPS if env is NeverEnds else 20), 1)
 
 
-def test_mean_return_of_finished_episodes() -> None:
+def test_means_of_finished_episodes() -> None:
     subject, totals = collector(TimeAsTermination), []
     for step in range(50):
         subject.collect(lambda obs, step: obs, step)
         if subject.episodes[0].over:
             totals.append(subject.episodes[0].total)
     assert len(totals) == 2
-    assert subject.take_mean_return() == pytest.approx(np.mean(totals))
-    assert subject.take_mean_return() is None
+    assert subject.means.take() == {"episode_return": pytest.approx(np.mean(totals)), "episode_length": 20}
+    assert subject.means.take() == {"episode_return": None, "episode_length": None}
 
 
 @pytest.mark.parametrize("env", [NeverEnds, partial(gymnasium.make, "CartPole-v1")])

@@ -185,7 +185,7 @@ def test_the_batch_fit_is_measured_on_normalised_batches(run: smrl.Run, monkeypa
 @pytest.mark.slow  # test_continue.py kills such a run
 def test_a_run_continues_bit_for_bit(tmp_path: Path) -> None:
     whole = train(tmp_path / "whole", envs=2)
-    train(tmp_path / "parts", envs=2, on_step=lambda run, step: step == 100)
+    train(tmp_path / "parts", envs=2, on_step=lambda status: status.step == 100)
     parts = train(tmp_path / "parts", envs=2)
     first, second = (saved_run(each)[0] for each in (whole, parts))
     assert {name: array.tobytes() for name, array in first.items()} == {

@@ -117,7 +117,7 @@ def test_a_run_uses_one_device_and_keeps_its_ratio(devices: list[Clocked]) -> No
 def test_learning_can_be_repeated_offline(reuse: int | str, devices: list[Clocked]) -> None:
     """The run is paused within an episode, and continues with a new one without repeating an action."""
     settings = {"reuse": reuse, "reset_every": 90, "n_step": 3, "checkpoint_seconds": 0}
-    train(on_step=lambda run, step: step == 130, **settings)
+    train(on_step=lambda status: status.step == 130, **settings)
     run = train(**settings)
     before, after = devices
     assert (len(before.taken), before.closed, len(after.taken), after.closed) == (130, 1, 70, 1)
@@ -192,8 +192,8 @@ def test_a_run_without_evaluations_has_its_training_returns(devices: list[Clocke
 
 
 def test_ctrl_c_pauses_at_once(devices: list[Clocked]) -> None:
-    def interrupt(run: smrl.Run, step: int) -> None:
-        if step == 90:
+    def interrupt(status: smrl.Status) -> None:
+        if status.step == 90:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(Interrupted, match="saved"):
@@ -212,15 +212,15 @@ def test_max_minutes_stop_at_and_callbacks(devices: list[Clocked]) -> None:
     assert devices.pop().taken == []
     seen: list[tuple[int, float]] = []
 
-    def see(run: smrl.Run, step: int, values: dict[str, float]) -> None:
-        seen.append((step, values["mean"]))
+    def see(status: smrl.Status) -> None:
+        seen.append((status.step, status.evaluation["mean"]))
 
     run = train(greedy_every=2, stop_at=-1e9, on_evaluation=see)
     assert seen == [(int(row["step"]), float(row["mean"])) for row in rows(run, "evaluations.csv")]
     assert len(seen) == 1
     assert saved(run).step < 200
 
-    def fail(run: smrl.Run, step: int) -> None:
+    def fail(status: smrl.Status) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -289,7 +289,8 @@ def test_a_period_that_the_machine_cannot_keep_is_refused(
 def test_lateness_in_numbers_and_words() -> None:
     timing = Timing(period=0.02)
     obs, policy = np.zeros(3), ActingPolicy(0, ActingParams(None, None))
-    step = ActedStep(0, 0, obs, obs, 0.0, obs, False, False, False, policy, False, 0.0, latency=0.0004, taken=0.0196)
+    timed = {"late": 0.0, "latency": 0.0004, "taken": 0.0196}
+    step = ActedStep(0, 0, obs, obs, 0.0, obs, False, False, False, policy, False, None, **timed)
     for index in range(600):
         late = 0.006 if index % 50 == 1 else 0.001
         timing.add(step._replace(late=late if index else np.nan))

@@ -1,11 +1,16 @@
 """A trained run in Python: its environment, its policy, and what the policy refuses."""
 
+import json
+import multiprocessing
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import broken_envs
+import cloudpickle
 import gymnasium
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.wrappers import RecordEpisodeStatistics, RecordVideo, RenderCollection
@@ -13,8 +18,11 @@ from gymnasium.wrappers import RecordEpisodeStatistics, RecordVideo, RenderColle
 import smrl
 from smrl.errors import SmrlError
 from smrl.randomness import Purpose, environment_seed
+from smrl.runs.config import checksum
+from smrl.settings import make_settings
+from smrl.training.agent import ActingFunctions, ActingParams, LoadedPolicy
 from smrl.training.run import Policy
-from smrl.types import ArraySpec, Continuous, Discrete, Entry, Spec
+from smrl.types import Algorithm, ArraySpec, Continuous, Discrete, Entry, Spec
 
 SHORT: dict[str, Any] = {"steps": 30, "warmup": 20, "eval_every": 30, "eval_episodes": 1, "batch_size": 8, "reuse": 1}
 SHORT |= {"quiet": True}
@@ -160,12 +168,20 @@ def rescaled(reach: float) -> gymnasium.Env[Any, Any]:
 def policy(obs: ArraySpec, *entries: Entry) -> Policy:
     """A policy whose action is the mean of the observation, in [0, 2]."""
 
-    def act(batch: np.ndarray) -> np.ndarray:
+    def exploit(params: Any, batch: Any) -> Any:
         assert batch.shape[1:] == obs.shape
         assert batch.dtype == obs.dtype
-        return np.asarray(batch.reshape(len(batch), -1).mean(axis=1, keepdims=True), np.float32)
+        return jnp.asarray(batch, jnp.float32).reshape(len(batch), -1).mean(axis=1, keepdims=True)
 
-    return Policy(Spec(obs, Continuous(1, (0.0,), (2.0,)), entries), act)
+    return acting(Spec(obs, Continuous(1, (0.0,), (2.0,)), entries), exploit)
+
+
+def acting(spec: Spec, exploit: Callable[[Any, Any], Any]) -> Policy:
+    """A policy that needs no parameters."""
+    unused: Any = None
+    algorithm: Algorithm[Any] = Algorithm(unused, unused, lambda params, obs, step, key: exploit(params, obs), exploit)
+    functions = ActingFunctions(lambda hyper, spec: algorithm, make_settings("ddpg", "Toy-v0"), spec)
+    return Policy(spec, LoadedPolicy(functions, ActingParams(None, None)))
 
 
 def test_a_policy_answers_for_one_observation_and_for_a_batch() -> None:
@@ -181,7 +197,8 @@ def test_a_policy_answers_for_one_observation_and_for_a_batch() -> None:
 
 
 def test_a_discrete_action_is_a_number_of_the_environment() -> None:
-    chosen = Policy(Spec(ArraySpec((2,)), Discrete(3, 5)), lambda batch: np.zeros(len(batch), np.int32))
+    spec = Spec(ArraySpec((2,)), Discrete(3, 5))
+    chosen = acting(spec, lambda params, batch: jnp.zeros(len(batch), jnp.int32))
     assert chosen(np.zeros(2)) == 5
     assert gymnasium.spaces.Discrete(3, start=5).contains(chosen(np.zeros(2)))
     assert chosen(np.zeros((1, 2))).tolist() == [5]
@@ -249,3 +266,110 @@ def test_a_policy_refuses_values_that_would_be_misread() -> None:
 def test_entries_larger_than_the_observation_are_refused() -> None:
     with pytest.raises(SmrlError, match="entries of 4 numbers do not fit into observations of 3"):
         policy(ArraySpec((3,)), Entry((), (2, 2)))
+
+
+def test_a_policy_samples_and_gives_values(pendulum: smrl.Run) -> None:
+    policy, obs = pendulum.policy, np.linspace(-1, 1, 12).reshape(4, 3)
+    sampled = policy.sample(obs, seed=3)
+    np.testing.assert_array_equal(sampled, policy.sample(obs, seed=3))
+    assert sampled.shape == (4, 1)
+    assert not np.array_equal(sampled, policy.sample(obs, seed=4))
+    assert not np.array_equal(sampled, policy(obs))
+    assert policy.sample(obs[0], seed=3).shape == (1,)
+    assert pendulum.best_policy.sample(obs, seed=3).shape == (4, 1)
+    values = policy.q_values(obs)
+    assert values.shape == (1, 4), "DDPG has one critic"
+    np.testing.assert_allclose(policy.q_values(obs, policy(obs)), values, rtol=1e-5, atol=1e-6)
+    assert np.abs(policy.q_values(obs, np.full((4, 1), 2.0)) - policy.q_values(obs, np.full((4, 1), -2.0))).max() > 1e-4
+    np.testing.assert_allclose(policy.q_values(obs[1], policy(obs)[1]), values[:, 1], rtol=1e-5, atol=1e-6)
+    with pytest.raises(SmrlError, match=r"kept without its critics, so it has no values: use run\.policy"):
+        pendulum.best_policy.q_values(obs)
+    for action in (np.zeros(1), np.zeros((4, 2)), "left", np.full((4, 1), np.nan)):
+        with pytest.raises(SmrlError, match=r"the critics take 1 continuous action of shape \(4, 1\), not"):
+            policy.q_values(obs, action)
+    with pytest.raises(SmrlError, match="seed must be"):
+        policy.sample(obs, seed=-1)
+    with pytest.raises(SmrlError, match=r"takes observations of shape \(3,\)"):
+        policy.q_values(np.zeros(4))
+
+
+def test_values_of_discrete_actions() -> None:
+    spec = Spec(ArraySpec((2,)), Discrete(3, 5))
+    unused: Any = None
+    algorithm: Algorithm[Any] = Algorithm(
+        unused,
+        unused,
+        lambda params, obs, step, key: jnp.zeros(len(obs), jnp.int32),
+        lambda params, obs: jnp.zeros(len(obs), jnp.int32),
+        q_values=lambda state, obs, a: a[None],
+    )
+    functions = ActingFunctions(lambda hyper, spec: algorithm, make_settings("dqn", "Toy-v0"), spec)
+    policy = Policy(spec, LoadedPolicy(functions, ActingParams(None, None), state=0))
+    assert policy.q_values(np.zeros((2, 2)), [5, 7]).tolist() == [[0, 2]]
+    assert policy.q_values(np.zeros(2)).tolist() == [0]
+    for action in (4, 8, 5.0, True, [5]):
+        with pytest.raises(SmrlError, match="the critics take 3 discrete actions"):
+            policy.q_values(np.zeros(2), action)
+    no_values = acting(spec, algorithm.exploit)
+    with pytest.raises(SmrlError, match="the algorithm ddpg offers no values of its critics"):
+        no_values.q_values(np.zeros(2))
+
+
+@pytest.mark.parametrize("pickler", [pickle, cloudpickle])
+def test_a_policy_is_pickled(pendulum: smrl.Run, pickler: Any) -> None:
+    policy, obs = pendulum.policy, np.linspace(-1, 1, 12).reshape(4, 3)
+    before = policy(obs), policy.sample(obs, seed=1), policy.q_values(obs)
+    copy = pickle.loads(pickler.dumps(policy))
+    for mine, other in zip(before, (copy(obs), copy.sample(obs, seed=1), copy.q_values(obs)), strict=True):
+        np.testing.assert_array_equal(mine, other)
+    assert repr(copy) == repr(policy)
+    assert pickle.loads(pickler.dumps(pendulum.best_policy))(obs).shape == (4, 1)
+
+
+@pytest.mark.slow
+def test_a_policy_acts_in_a_spawned_process(pendulum: smrl.Run) -> None:
+    obs = np.linspace(-1, 1, 12).reshape(4, 3)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        np.testing.assert_allclose(pool.apply(pendulum.policy, (obs,)), pendulum.policy(obs), rtol=1e-5)
+
+
+def test_reprs_are_short_and_never_fail(pendulum: smrl.Run, tmp_path: Path) -> None:
+    spec = "observations of shape (5,) and dtype float32, 1 continuous action in [-2, 2]"
+    assert repr(pendulum.policy) == f"Policy(DDPG, reuse 1, Pendulum-v1, seed 0, step 30; {spec})"
+    shown = repr(pendulum)
+    assert shown.startswith(f"Run({str(pendulum.path)!r}, DDPG, reuse 1, Pendulum-v1, seed 0, step 30 of 30, return -")
+    assert len(shown) < 120 + len(str(pendulum.path))
+    assert repr(smrl.Run(tmp_path / "none")) == f"Run({str(tmp_path / 'none')!r})"
+    assert smrl.Run(tmp_path / "none")._repr_html_().startswith("<div><b></b>")
+    run = tmp_path / "<script>alert(1)"
+    run.mkdir()
+    config = json.loads((pendulum.path / "config.json").read_text())
+    config["settings"]["env"] = "<img src=x onerror=alert(1)>\x1b[31m"
+    (run / "config.json").write_text(json.dumps(config | {"checksum": checksum(config)}))
+    table = "step,episodes,mean\n30,1,5\n60,1,nan\n90,1,7\n"
+    (run / "evaluations.csv").write_text(table)
+    page = smrl.Run(run)._repr_html_()
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+    assert "\x1b" not in page + repr(smrl.Run(run))
+    assert '<polyline points="2.0,38.0 198.0,2.0"' in page
+    (run / "evaluations.csv").write_text("\0")
+    assert "polyline" not in smrl.Run(run)._repr_html_()
+
+
+def test_tables_of_a_run(pendulum: smrl.Run, tmp_path: Path) -> None:
+    table = pendulum.evaluations
+    assert table["step"].tolist() == [30]
+    assert table["mean"].tolist() == pendulum.record.returns.tolist()
+    assert {len(column) for column in table.values()} == {1}
+    assert smrl.Run(tmp_path).evaluations == {}
+    (tmp_path / "evaluations.csv").write_text("step,mean\n1,2\n2,\n3\n")
+    assert smrl.Run(tmp_path).evaluations["mean"].tolist() == pytest.approx([2.0, np.nan, np.nan], nan_ok=True)
+    for damaged in ("step,mean\n1,high\n", "mean\n1\n", "\0", "", f"step\n{10**30}\n"):
+        (tmp_path / "evaluations.csv").write_text(damaged)
+        with pytest.raises(SmrlError, match="its columns must hold numbers"):
+            smrl.Run(tmp_path).evaluations  # noqa: B018
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(table)
+    assert frame["mean"].iloc[-1] == pendulum.record.returns[-1]

@@ -201,7 +201,7 @@ def _preset_sweep(name: str, task_lists: TaskLists) -> Sweep:
 
 
 def _read_file(path: Path, task_lists: TaskLists) -> Sweep:
-    content = _load_toml(path)
+    content = load_toml(path)
     shared = {name: value for name, value in content.items() if name not in TOP_LEVEL_KEYS}
     tables = content.get("runs", [{}])
     place = str(path)
@@ -223,7 +223,8 @@ def _read_file(path: Path, task_lists: TaskLists) -> Sweep:
         raise SmrlError(f"{place}: {error}") from None
 
 
-def _load_toml(path: Path) -> dict[str, Any]:
+def load_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file of the user; 1e6 is a whole number in it."""
     try:
         return tomllib.loads(read_bytes(Path(os.path.realpath(path))).decode(), parse_float=parse_number)
     except UnicodeDecodeError:

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from smrl.errors import SmrlError, nearest
+from smrl.report.terminal import WholeWords
 from smrl.settings import ALIASES
 
 # Without a terminal, long lines are not wrapped and tables are not squeezed into 80 columns.
@@ -71,7 +71,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 def print_table(rows: Iterable[Sequence[str]], *columns: str, title: str = "") -> None:
     """Print a table of texts whose first column is bold, and an empty line; without column names it has no header."""
-    table = Table(*columns, box=box.SIMPLE_HEAD if columns else None, show_header=bool(columns), show_edge=False)
+    table = WholeWords(*columns, box=box.SIMPLE_HEAD if columns else None, show_header=bool(columns), show_edge=False)
     table.title, table.title_style, table.title_justify = Text(title) if title else None, "bold", "left"
     for first, *others in rows:
         table.add_row(Text(first, "bold"), *map(Text, others))

@@ -53,7 +53,7 @@ def run(words: Sequence[str]) -> None:
     algorithms, env = values.pop("algorithm"), values.pop("env")
     tasks = expand_tasks(env, {name: found.tasks for name, found in LISTS.items()})
     settings = [one for task in tasks for one in sweep(algorithms, task, seeds=study.seeds, **values)]
-    outcome = run_all(settings, options, study.retries)
+    outcome = run_all(settings, options, study.retries, is_announced=False)
     if outcome.records:
         out.print(comparison_table(outcome.records, study.target))
         _, of_env, of_all = RunDirectory.of(settings[0], options.runs).path.parents[:3]

@@ -17,6 +17,7 @@ GROUPS = {  # each command is the module of its name in this package, with a fun
     },
     "results": {
         "report": "write a page, figures and tables; compare with published results",
+        "watch": "show the report in a browser while runs are trained",
         "evaluate": "measure the return of a trained policy",
         "play": "watch a trained policy in a window or as a video",
         "export": "write a policy for NumPy, ONNX, C or safetensors",
@@ -31,7 +32,7 @@ GROUPS = {  # each command is the module of its name in this package, with a fun
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 TAKE_MODULES = ("train", "compare", "reproduce", "check-env")  # commands in which users type module:name
 # What these print is not their only result.
-WRITE_FILES = ("train", "compare", "sweep", "report", "play", "export", "reproduce")
+WRITE_FILES = ("train", "compare", "sweep", "report", "watch", "play", "export", "reproduce")
 
 USAGE = """\
 usage: smrl COMMAND …

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from smrl.errors import SmrlError, nearest
 from smrl.report.terminal import WholeWords
-from smrl.settings import ALIASES
 
 # Without a terminal, long lines are not wrapped and tables are not squeezed into 80 columns.
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
@@ -48,9 +47,12 @@ class Parser(argparse.ArgumentParser):
     def _without_alias(self, word: str) -> str:
         """Return a word with the name of smrl if it is a flag that other libraries name differently."""
         flag, equals, value = word.partition("=")
-        meant = ALIASES.get(flag[2:].replace("-", "_")) if flag.startswith("--") else None
-        is_alias = meant is not None and flag not in self._option_string_actions
-        return f"--{meant.replace('_', '-')}{equals}{value}" if meant and is_alias else word
+        if not flag.startswith("--") or flag in self._option_string_actions:
+            return word
+        from smrl.settings import ALIASES  # slow to import
+
+        meant = ALIASES.get(flag[2:].replace("-", "_"))
+        return f"--{meant.replace('_', '-')}{equals}{value}" if meant else word
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print with the usage."""

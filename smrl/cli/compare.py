@@ -55,7 +55,7 @@ def run(words: Sequence[str]) -> None:
     algorithms, env = values.pop("algorithm"), values.pop("env")
     tasks = expand_tasks(env, {name: found.tasks for name, found in LISTS.items()})
     settings = [one for task in tasks for one in sweep(algorithms, task, seeds=study.seeds, **values)]
-    outcome = run_all(settings, options, study.retries)
+    outcome = run_all(settings, options, study.retries, is_announced=False)
     if outcome.records:
         show_results(outcome.records, study.output or picture_of(settings, options), study.target)
     exit_if_failed(outcome.failures)

@@ -67,7 +67,7 @@ def run(words: Sequence[str]) -> None:
         print_table(rows, f"{count} run{'s' if count > 1 else ''}", "state", title=sweep.title)
         return
     launcher = _launcher(command, options, sweep)
-    outcome = run_all(sweep.settings, options, command.retries, launcher, LOCK_TIMEOUT)
+    outcome = run_all(sweep.settings, options, command.retries, launcher, LOCK_TIMEOUT, is_announced=False)
     if outcome.records:
         out.print(sweep.title, style="bold", markup=False)
         show_results(outcome.records, picture_of(sweep.settings, options))

@@ -59,7 +59,7 @@ def test_compare(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_compare_sweeps_any_setting_of_several_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    def run_all(settings: list[Any], options: RunOptions, retries: int) -> Outcome:
+    def run_all(settings: list[Any], options: RunOptions, retries: int, is_announced: bool) -> Outcome:
         asked.extend([settings, options])
         return Outcome([], {})
 

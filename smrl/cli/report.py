@@ -9,14 +9,14 @@ from typing import Literal
 from smrl.cli.common import out
 from smrl.cli.curves import FIGURES, require_ending
 from smrl.cli.flags import parse
-from smrl.errors import SmrlError, nearest, require
+from smrl.errors import SmrlError, nearest, printable, require
 from smrl.paper.bands import PUBLISHED, verdict
 from smrl.reading import read_toml
 from smrl.report.figures import BANDS, COLUMN, Design, learning_curves
 from smrl.report.page import page
 from smrl.report.report import Report, make_report, sections
 from smrl.report.tables import as_csv
-from smrl.report.text import TextTable, as_latex, as_markdown, printable
+from smrl.report.text import TextTable, as_latex, as_markdown
 from smrl.runs.atomic import writing
 from smrl.runs.identity import file_name
 from smrl.runs.records import Record

@@ -91,7 +91,7 @@ def refuse_unfit(runs: Sequence[Settings[Any]]) -> None:
 
 def _duration(due: Sequence[Settings[Any]], options: RunOptions, at_once: int) -> str:
     """Return how long runs take; nothing if they are short, because measuring it would take longer."""
-    left = [one.steps - (done_steps(RunDirectory.of(one, options.runs)) or 0) for one in due]
+    left = [one.steps - (done_steps(RunDirectory.of(one, options)) or 0) for one in due]
     if sum(left) < TIMED_STEPS:
         return ""
     runtime.start(1)

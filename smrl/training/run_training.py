@@ -67,14 +67,8 @@ def run_training(
             _refuse_unfit(settings, spec)
             inputs = read_inputs(settings, spec, here, directory.path, progress.notify)
         resources.enter_context(directory.locked())
-        config = doctor.restore_files(directory.path, progress.notify)
-        if config:
-            directory.check_same_run(config, settings, env_source)
-            if options.name and not directory.path.parent.name.endswith(f"-{options.name}"):
-                progress.notify(f"these settings have their run already, without the name {options.name}.")
+        config = _config_to_continue(directory, settings, options.name, env_source, progress.notify)
         done = checkpoint.newest_step(directory.checkpoint) or 0
-        if not checkpoint.checkpoints(directory.checkpoint) and doctor.recorded_steps(directory):
-            progress.notify(f"{directory.path} was stopped before its first checkpoint; it starts again at step 0.")
         if done >= settings.steps:
             progress.advance(done)
             progress.inform(f"finished already, {done:,} steps; see {directory.path}")
@@ -122,6 +116,24 @@ def run_training(
         if reason:
             progress.inform(f"stopped at step {trainer.step:,} and saved: {reason}.")
     return Run(directory.path, trust=True)  # the caller has named its modules
+
+
+def _config_to_continue(
+    directory: RunDirectory,
+    settings: Settings[Any],
+    name: str | None,
+    env_source: str | None,
+    notify: Callable[[str], None],
+) -> dict[str, Any] | None:
+    """Return the config of a run that is there already, with its files restored; refuse another run's."""
+    config = doctor.restore_files(directory.path, notify)
+    if config:
+        directory.check_same_run(config, settings, env_source)
+        if name and not directory.path.parent.name.endswith(f"-{name}"):
+            notify(f"these settings have their run already, without the name {name}.")
+    if not checkpoint.checkpoints(directory.checkpoint) and doctor.recorded_steps(directory):
+        notify(f"{directory.path} was stopped before its first checkpoint; it starts again at step 0.")
+    return config
 
 
 class _Opened(NamedTuple):

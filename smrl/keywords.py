@@ -79,6 +79,8 @@ class Keywords(TypedDict, total=False):
     """Print nothing but errors."""
     checkpoint_seconds: float
     """Seconds between two checkpoints."""
+    log_seconds: float
+    """Seconds between two rows of training.csv, TensorBoard and Weights & Biases; every evaluation adds one."""
     env_workers: Literal["none", "process"]
     """Processes of the environments: none of their own, or one each, for simulators that are slow."""
     env_timeout: float | None

@@ -265,6 +265,8 @@ class RunOptions:
     """Print nothing but errors."""
     checkpoint_seconds: NonNegative = 30.0
     """Seconds between two checkpoints."""
+    log_seconds: Positive = 10.0
+    """Seconds between two rows of training.csv, TensorBoard and Weights & Biases; every evaluation adds one."""
     env_workers: Literal["none", "process"] = "none"
     """Processes of the environments: none of their own, or one each, for simulators that are slow."""
     env_timeout: Positive | None = None

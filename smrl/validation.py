@@ -33,6 +33,7 @@ Few = Annotated[int, Meta(ge=1, le=1_000, description="a whole number of at leas
 Threads = Annotated[int, Meta(ge=1, le=MAX_THREADS, description=f"a whole number from 1 to {MAX_THREADS:,}")]
 Seed = Annotated[int, Meta(ge=0, lt=2**32, description="a whole number in [0, 2^32)")]
 Positive = Annotated[float, Meta(gt=0, description="a positive number")]
+Inches = Annotated[float, Meta(ge=1, le=40, description="a number of inches from 1 to 40")]
 NonNegative = Annotated[float, Meta(ge=0, description="a number of at least 0")]
 Share = Annotated[float, Meta(ge=0, le=1, description="a number in [0, 1]")]
 ProperShare = Annotated[float, Meta(ge=0, lt=1, description="a number in [0, 1)")]

@@ -77,10 +77,10 @@ class Forbidden(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Forbidden())
 from smrl.report.figures import learning_curves
-from smrl.report.tables import comparison_table
+from smrl.report.tables import comparison_tables
 from smrl.runs.records import read_runs
 records = read_runs(Path(sys.argv[1]))
-comparison_table(records, -200.0)
+comparison_tables(records, -200.0)
 print(len(records), learning_curves(records, Path(sys.argv[2])))
 """
 

@@ -10,11 +10,10 @@ from typing import Any, NoReturn
 
 from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from smrl.errors import SmrlError, nearest
-from smrl.settings import ALIASES
+from smrl.report.terminal import WholeWords
 
 # Without a terminal, long lines are not wrapped and tables are not squeezed into 80 columns.
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
@@ -48,9 +47,12 @@ class Parser(argparse.ArgumentParser):
     def _without_alias(self, word: str) -> str:
         """Return a word with the name of smrl if it is a flag that other libraries name differently."""
         flag, equals, value = word.partition("=")
-        meant = ALIASES.get(flag[2:].replace("-", "_")) if flag.startswith("--") else None
-        is_alias = meant is not None and flag not in self._option_string_actions
-        return f"--{meant.replace('_', '-')}{equals}{value}" if meant and is_alias else word
+        if not flag.startswith("--") or flag in self._option_string_actions:
+            return word
+        from smrl.settings import ALIASES  # slow to import
+
+        meant = ALIASES.get(flag[2:].replace("-", "_"))
+        return f"--{meant.replace('_', '-')}{equals}{value}" if meant else word
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print with the usage."""
@@ -71,7 +73,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 def print_table(rows: Iterable[Sequence[str]], *columns: str, title: str = "") -> None:
     """Print a table of texts whose first column is bold, and an empty line; without column names it has no header."""
-    table = Table(*columns, box=box.SIMPLE_HEAD if columns else None, show_header=bool(columns), show_edge=False)
+    table = WholeWords(*columns, box=box.SIMPLE_HEAD if columns else None, show_header=bool(columns), show_edge=False)
     table.title, table.title_style, table.title_justify = Text(title) if title else None, "bold", "left"
     for first, *others in rows:
         table.add_row(Text(first, "bold"), *map(Text, others))

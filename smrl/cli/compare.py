@@ -2,19 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from smrl.algorithms import registry
-from smrl.cli.common import Parser, exit_if_failed, out
+from smrl.cli.common import Parser, exit_if_failed
+from smrl.cli.curves import FIGURES, picture_of, require_ending, show_results
 from smrl.cli.flags import HELP, add_flags, add_settings, leading_names, pop_into
 from smrl.errors import require
 from smrl.paper.tasks import LISTS
-from smrl.report.figures import learning_curves
-from smrl.report.tables import comparison_table
-from smrl.runs.atomic import writing
-from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions
 from smrl.studies.launch import run_all
-from smrl.studies.sweep import expand_tasks, slug, sweep
+from smrl.studies.sweep import expand_tasks, sweep
 from smrl.validation import Few, Index
 
 USAGE = "compare ALGORITHM… ENVIRONMENT"
@@ -39,6 +37,8 @@ class Study:
     """How often to resume a run whose process the system has killed."""
     target: float | None = None
     """A return: the table shows how many environment steps each combination needs to reach it."""
+    output: Path | None = None
+    """File for the learning curves, .png, .pdf or .svg; by default a .png in the folder of the runs."""
 
 
 def run(words: Sequence[str]) -> None:
@@ -50,17 +50,14 @@ def run(words: Sequence[str]) -> None:
     add_flags(parser, "run options", {"": RunOptions}, {})
     values = parser.read(words)
     study, options = pop_into(Study, values), pop_into(RunOptions, values)
+    if study.output:
+        require_ending(study.output, FIGURES)
     algorithms, env = values.pop("algorithm"), values.pop("env")
     tasks = expand_tasks(env, {name: found.tasks for name, found in LISTS.items()})
     settings = [one for task in tasks for one in sweep(algorithms, task, seeds=study.seeds, **values)]
-    outcome = run_all(settings, options, study.retries)
+    outcome = run_all(settings, options, study.retries, is_announced=False)
     if outcome.records:
-        out.print(comparison_table(outcome.records, study.target))
-        _, of_env, of_all = RunDirectory.of(settings[0], options).path.parents[:3]
-        folder = of_env if len(tasks) == 1 else of_all
-        with writing(folder):
-            figure = learning_curves(outcome.records, folder / f"{slug(settings)}.png", study.target)
-        out.print(f"learning curves: {figure}", markup=False)
+        show_results(outcome.records, study.output or picture_of(settings, options), study.target)
     exit_if_failed(outcome.failures)
 
 

@@ -8,9 +8,11 @@ from smrl import plugins, runtime
 from smrl.cli.common import out
 from smrl.cli.flags import parse
 from smrl.errors import require
+from smrl.report.share import share
 from smrl.training.run import load
 
 DATASET = "minari"  # the target that is no policy
+FOLDER = "folder"
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,10 @@ class Export:
     run: Path
     """Folder of the run, such as runs/Hopper-v4/sac-reuse10/seed0."""
     to: str = "numpy"
-    """Form of the policy: numpy, onnx, c or safetensors; with minari, the replay memory as a dataset."""
+    """Form of the policy: numpy, onnx, c or safetensors; folder: a small folder to share, which smrl.load opens, too.
+
+    With minari, the replay memory as a dataset.
+    """
     output: Path = Path("policy")
     """Folder to write; an earlier export there is replaced."""
     best: bool = False
@@ -39,5 +44,7 @@ def run(words: Sequence[str]) -> None:
     if command.to == DATASET:
         require(not command.best, "the target minari is the replay memory and not a policy: leave --best out.")
         out.print(str(trained.export_memory(command.output)), markup=False)
+    elif command.to == FOLDER:
+        out.print(str(share(trained, command.output, command.best)), markup=False)
     else:
         out.print(str(trained.export(command.output, command.to, command.best)), markup=False)

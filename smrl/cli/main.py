@@ -18,6 +18,7 @@ GROUPS = {  # each command is the module of its name in this package, with a fun
     },
     "results": {
         "report": "write a page, figures and tables; compare with published results",
+        "watch": "show the report in a browser while runs are trained",
         "evaluate": "measure the return of a trained policy",
         "play": "watch a trained policy in a window or as a video",
         "export": "write a policy for NumPy, ONNX, C or safetensors",
@@ -32,7 +33,7 @@ GROUPS = {  # each command is the module of its name in this package, with a fun
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 TAKE_MODULES = ("train", "compare", "tune", "reproduce", "check-env")  # commands in which users type module:name
 # What these print is not their only result.
-WRITE_FILES = ("train", "compare", "sweep", "tune", "report", "play", "export", "reproduce")
+WRITE_FILES = ("train", "compare", "sweep", "tune", "report", "watch", "play", "export", "reproduce")
 
 USAGE = """\
 usage: smrl COMMAND …

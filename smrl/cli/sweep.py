@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from smrl.cli.common import Parser, exit_if_failed, out, print_table
+from smrl.cli.curves import picture_of, show_results
 from smrl.cli.flags import add_flags, pop_into
 from smrl.errors import require
 from smrl.paper.tasks import LISTS
-from smrl.report.tables import comparison_table
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
 from smrl.studies.launch import done_steps, refuse_unfit, run_all
@@ -18,7 +18,7 @@ from smrl.studies.sweep import Sweep, read_sweep, titles
 from smrl.validation import Index
 
 ABOUT = """\
-Train all runs that a TOML file describes; show a table at the end.
+Train all runs that a TOML file describes; show a table and learning curves.
 Run it again to resume; docs/sweeps.md explains more.
 
 In the file, a list holds several values, and @ stands for a task list:
@@ -49,7 +49,7 @@ class Command:
 
 
 def run(words: Sequence[str]) -> None:
-    """Train all runs and print a table; exit with code 2 if a run failed."""
+    """Train all runs, print the table and where the figure is; exit with code 2 if a run failed."""
     parser = Parser("sweep FILE", ABOUT)
     add_flags(parser, "", {"": Command})
     add_flags(parser, "run options", {"": RunOptions})
@@ -67,10 +67,10 @@ def run(words: Sequence[str]) -> None:
         print_table(rows, f"{count} run{'s' if count > 1 else ''}", "state", title=sweep.title)
         return
     launcher = _launcher(command, options, sweep)
-    outcome = run_all(sweep.settings, options, command.retries, launcher, LOCK_TIMEOUT)
+    outcome = run_all(sweep.settings, options, command.retries, launcher, LOCK_TIMEOUT, is_announced=False)
     if outcome.records:
         out.print(sweep.title, style="bold", markup=False)
-        out.print(comparison_table(outcome.records))
+        show_results(outcome.records, picture_of(sweep.settings, options))
     exit_if_failed(outcome.failures)
 
 

@@ -20,6 +20,7 @@ from smrl.layers import Argmax, BestActor
 from smrl.plugins import UserCode, in_words
 from smrl.reading import parse_json, read_bytes
 from smrl.runs.atomic import discard, sync, writing
+from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TRAINING
 from smrl.types import Continuous, Discrete
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ TARGETS = {
     "c": Target((c_header.FILE,), c_header.write, c_header.load, {"function": c_header.SIGNATURE}),
     "safetensors": Target((safetensors_file.FILE,), safetensors_file.write, safetensors_file.load),
 }
-FILES = {CONTRACT, "__pycache__", *(name for target in TARGETS.values() for name in target.files)}
+CARD, CURVE = "README.md", "curve.png"
+SHARED = (CARD, CURVE, CONFIG, EVALUATIONS, TRAINING, CHECKPOINT)  # beside a policy in a folder of `smrl.report.share`
+FILES = {CONTRACT, "__pycache__", *(name for target in TARGETS.values() for name in target.files), *SHARED}
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,10 @@ class Exported:
         )
 
 
-def export(run: "Run", path: Path, to: str, best: bool) -> Exported:
-    """Write a run's policy to a folder; see `smrl.training.run.Run.export`."""
+def export(
+    run: "Run", path: Path, to: str, best: bool, add: Callable[[Path, Exported], None] | None = None
+) -> Exported:
+    """Write a run's policy to a folder; see `smrl.training.run.Run.export`. ``add`` may write more of SHARED to it."""
     require(to in TARGETS, f"there is no target {short_repr(to)} among {', '.join(TARGETS)}{nearest(to, TARGETS)}")
     _refuse_other_files(path)
     target, policy = TARGETS[to], run.best_policy if best else run.policy
@@ -112,6 +117,8 @@ def export(run: "Run", path: Path, to: str, best: bool) -> Exported:
                 raise _difference(done, description, observations, wanted)
             contract = _contract(run, description, facts, done, best) | _examples(observations, wanted)
             _write_contract(new / CONTRACT, contract)
+            if add is not None:
+                add(new, done)
             _put_into_place(new, place)
         finally:
             if new.exists():

@@ -1,22 +1,15 @@
 """Run a study of the paper, estimate how long it takes, and show it in the paper's layout."""
 
-import contextlib
 import sys
-import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from smrl import machine, runtime
-from smrl.algorithms import registry
-from smrl.envs.make import make
 from smrl.paper.studies import STUDIES, Study, runs
 from smrl.paper.study_results import bias_figure, study_tables
 from smrl.presets import resolve
@@ -24,13 +17,11 @@ from smrl.report.figures import learning_curves
 from smrl.report.report import make_report
 from smrl.report.text import UNKNOWN, TextTable, as_markdown, as_terminal, plain_table
 from smrl.runs.atomic import writing
-from smrl.runs.identity import algorithm_words, canonical, flat, words
+from smrl.runs.identity import algorithm_words, flat, words
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
-from smrl.smr import loop
-from smrl.smr.rules import Schedule, rule_of
 from smrl.studies.launch import Outcome, done_steps, run_all
-from smrl.training.clock import Clock
+from smrl.training.estimate import core_seconds
 from smrl.validation import Few, PositiveShare, validate
 
 WITHOUT_STUDY = {  # name → place in the paper, title
@@ -45,9 +36,6 @@ EXAMPLES = {  # algorithms and the tasks whose settings represent them
     "dqn": "PongNoFrameskip-v4",
 }
 RETRIES = 3
-TIMED_STEPS, TIMED_UPDATES = 100, 3
-EPISODE = 1_000  # environment steps of an evaluation episode in the paper's tasks
-SAME_SPEED = ("env", "seed", "reuse", "steps", "warmup", "eval_every", "eval_episodes")  # hardly change update time
 
 
 @dataclass(frozen=True)
@@ -89,7 +77,7 @@ def run_study(name: str, options: Options, out: Console) -> Outcome | None:
     if due:
         runtime.start(1)
         with out.status("measuring"):
-            hours = core_hours(due)
+            hours = sum(core_seconds(due)) / 3600
         cores = machine.cores()
         out.print(
             f"{len(several)} runs, {len(several) - len(due)} of them finished already; the others take about "
@@ -160,64 +148,3 @@ def _agreed() -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return True
     return input("Start? [y/N] ").strip().lower() in ("y", "yes")
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Seconds of one agent step in the environment, and of all updates of a learning step at reuse 1."""
-
-    agent_step: float
-    learning_step: float
-    learn_every: int
-
-
-def core_hours(several: Iterable[Settings[Any]]) -> float:
-    """Estimate the hours of all runs with one thread each, timing each algorithm and size on its first task."""
-    speeds: dict[str, Speed] = {}
-    total = 0.0
-    for settings in several:
-        kind = canonical({name: value for name, value in settings.to_json().items() if name not in SAME_SPEED})
-        if kind not in speeds:
-            speeds[kind] = measure_speed(settings)
-        total += run_seconds(settings, speeds[kind])
-    return total / 3600
-
-
-def run_seconds(settings: Settings[Any], speed: Speed) -> float:
-    """Estimate the seconds of a run: acting, learning and evaluating."""
-    repeat = settings.action_repeat
-    learned = Clock(settings.envs, repeat, settings.warmup, speed.learn_every).learned_at(settings.steps)
-    rule = rule_of(settings.reuse)
-    # A custom rule is unknown before it has run: it counts as 1.
-    times = rule.times((), np.asarray(learned)) if isinstance(rule, Schedule) else 1
-    updates = float(np.broadcast_to(times, len(learned)).sum())
-    played = settings.steps + settings.steps // settings.eval_every * settings.eval_episodes * EPISODE
-    return played / repeat * speed.agent_step + updates * speed.learning_step
-
-
-def measure_speed(settings: Settings[Any]) -> Speed:
-    """Time some random actions and some compiled updates on a batch of zeros."""
-    with contextlib.closing(make(settings.env, **settings.env_options)) as env:
-        spec = env.spec
-        actions = spec.action.random(np.random.default_rng(0), TIMED_STEPS)
-        env.reset(0)
-        begun = time.perf_counter()
-        for action in actions:
-            env.step(action)
-            if env.over:
-                env.reset(0)
-        agent_step = (time.perf_counter() - begun) / TIMED_STEPS
-    algorithm = registry.find(settings.algorithm).make(settings.hyper, spec)
-    rule, key = Schedule((1,)), jax.random.key(0)
-    learn = jax.jit(loop.learner(algorithm, rule, settings.fresh_batches), donate_argnums=0)
-    rounds = algorithm.rounds * settings.fresh_batches
-    example = spec.example(settings.batch_size)
-    batches = type(example)(*(np.broadcast_to(part, (rounds, *part.shape)) for part in example))
-    learned = jax.jit(lambda key: loop.initial_state(algorithm, rule, key))(
-        key
-    )  # compiled, so that no two parts share memory
-    learned, _ = jax.block_until_ready(learn(learned, batches, 1, 1, key))
-    begun = time.perf_counter()
-    for step in range(2, 2 + TIMED_UPDATES):
-        learned, _ = jax.block_until_ready(learn(learned, batches, step, step, key))
-    return Speed(agent_step, (time.perf_counter() - begun) / TIMED_UPDATES, algorithm.learn_every)

@@ -13,9 +13,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
 from matplotlib.transforms import ScaledTranslation
 
-from smrl.errors import require
+from smrl.errors import printable, require
 from smrl.report.results import Band, Curve, band, colour_numbers, curve_names, curves, setting_names
-from smrl.report.text import printable
 from smrl.runs.records import Record
 
 # Okabe and Ito's palette for colour-blind readers, without its faint yellow, and darker where it is faint on white.

@@ -30,14 +30,14 @@ DIGITS = 5
 
 def page(report: Report) -> str:
     """Return the page as text."""
-    style, script = _asset("style.css"), "".join(map(_asset, SCRIPTS))
+    style, script = asset("style.css"), "".join(map(asset, SCRIPTS))
     policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; base-uri 'none'; "
+        f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; base-uri 'none'; "
         "form-action 'none'"
     )
     text = json.dumps(_content(report), allow_nan=False, separators=(",", ":")).translate(ESCAPES)
     parts = {"policy": policy, "style": style, "script": script, "data": text}  # data last: it may hold anything
-    html = _asset("page.html")
+    html = asset("page.html")
     for name, part in parts.items():
         html = html.replace(f"{{{{{name}}}}}", part)
     return html
@@ -155,9 +155,11 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return a file of the page."""
     return files("smrl.report").joinpath("page", name).read_text(encoding="utf-8")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """Return the digest by which a page's policy allows a script or a style sheet."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

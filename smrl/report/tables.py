@@ -45,41 +45,40 @@ def as_csv(rows: Sequence[ResultRow]) -> str:
     return text.getvalue()
 
 
-def comparison_table(records: Sequence[Record], threshold: float | None = None) -> Table:
-    """Compare runs in the terminal: one row per identity (all settings except seed, steps and evaluations).
+def comparison_tables(records: Sequence[Record], threshold: float | None = None) -> list[Table]:
+    """Compare runs in the terminal: a table per environment, with a row per identity (`smrl.runs.identity`).
 
     Each setting that varies has a column. Returns are those of the last step that all runs of a row evaluated.
-    ± is the sample standard deviation (n − 1) over runs; a single run has none. The environment's name is a line above
-    its rows because a column of long names would leave no room in a terminal.
+    ± is the sample standard deviation (n − 1) over runs; a single run has none.
     """
     rows = summarise(curves(records), lambda env: np.nan if threshold is None else threshold)
-    envs = list(dict.fromkeys(row.curve.env for row in rows))
     names = [name for name in varying([record.settings for record in records]) if name not in ALWAYS_SHOWN]
-    table = plain_table(envs[0] if len(envs) == 1 else "")
-    table.add_column("algorithm", overflow="fold")  # in a narrow terminal names may wrap, results may not
+    envs = dict.fromkeys(row.curve.env for row in rows)
+    return [_comparison(env, [row for row in rows if row.curve.env == env], names, threshold) for env in envs]
+
+
+def _comparison(env: str, rows: Sequence[ResultRow], names: Sequence[str], threshold: float | None) -> Table:
+    table = plain_table(env)
+    table.add_column("algorithm")
     table.add_column("reuse", justify="right")
     for name in names:
-        table.add_column(short_name(name).replace(" ", "\n"), justify="right", overflow="fold")
+        table.add_column(short_name(name).replace(" ", "\n"), justify="right")
     table.add_column("runs", justify="right", no_wrap=True)
     table.add_column("steps", justify="right")
     table.add_column("return\nat the end", justify="right", no_wrap=True)
     table.add_column("best\nreturn", justify="right", no_wrap=True)
     if threshold is not None:
         table.add_column(f"steps\nto {threshold:,g}".replace("-", "−"), justify="right", no_wrap=True)
-    for env in envs:
-        if len(envs) > 1:
-            table.add_row(Text(env, "bold"))
-        for row in (row for row in rows if row.curve.env == env):
-            settings = row.curve.settings
-            cells = [
-                "  " * (len(envs) > 1) + algorithm_words(settings["algorithm"]) + row.curve.note,
-                reuse_words(settings["reuse"]),
-                *(words(settings[name]) if name in settings else UNKNOWN for name in names),
-                *(f"{len(row.returns)}", row.progress, spread(row.returns), number(row.best)),
-                *([] if threshold is None else [str(row.reached)]),
-            ]
-            table.add_row(*map(Text, cells))
-        table.add_section()
+    for row in rows:
+        settings = row.curve.settings
+        cells = [
+            algorithm_words(settings["algorithm"]) + row.curve.note,
+            reuse_words(settings["reuse"]),
+            *(words(settings[name]) if name in settings else UNKNOWN for name in names),
+            *(f"{len(row.returns)}", row.progress, spread(row.returns), number(row.best)),
+            *([] if threshold is None else [str(row.reached)]),
+        ]
+        table.add_row(*map(Text, cells))
     return table
 
 

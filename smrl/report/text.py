@@ -12,7 +12,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from smrl.errors import printable as printable
+from smrl.errors import printable
+from smrl.report.terminal import WholeWords
 from smrl.statistics import mean_sd
 
 UNKNOWN = "–"
@@ -98,7 +99,7 @@ class TextTable:
 
 def plain_table(title: str = "", caption: str = "") -> Table:
     """Return an empty table for the terminal in the style that all commands share."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table = WholeWords(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.title, table.title_style, table.title_justify = (Text(title) if title else None), "bold", "left"
     table.caption, table.caption_justify = (Text(caption) if caption else None), "left"
     return table

@@ -183,6 +183,11 @@ def _all_damaged(folder: Path, damaged: dict[Path, str]) -> SmrlError:
     for path in unreadable(folder):
         return refusal(path)
     run, reasons = folder.parent, ", ".join(dict.fromkeys(damaged.values()))
+    if is_without_rows(folder):
+        return SmrlError(
+            f"{run} is a run without its replay memory: it can act, but not be continued. Start a new run from its "
+            f"networks with --from {run}, or restore {folder / REPLAY} from a copy."
+        )
     if any(map(has_intact_arrays, damaged)):
         return SmrlError(
             f"the replay memory of every checkpoint in {folder} is damaged ({reasons}): smrl doctor {run} --repair "
@@ -192,6 +197,13 @@ def _all_damaged(folder: Path, damaged: dict[Path, str]) -> SmrlError:
         f"every checkpoint in {folder} is damaged ({reasons}): restore the files from a copy, or move {run} out of the "
         "runs folder to train it again."
     )
+
+
+def is_without_rows(folder: Path) -> bool:
+    """Return whether the replay memory was left out: checkpoints list files of rows, and none of them is there."""
+    manifests = {path: read_manifest_if_intact(path) for path in checkpoints(folder)}
+    files = [file for path, manifest in manifests.items() if manifest for file in row_files(path, manifest)]
+    return bool(files) and not any(map(os.path.lexists, files))
 
 
 def _discard_old(folder: Path) -> None:

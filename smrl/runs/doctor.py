@@ -46,6 +46,7 @@ class Examination:
     config: dict[str, Any] | None  # from config.json or, if that is damaged, from the checkpoint; None without both
     step: int | None  # of the newest checkpoint that has a manifest
     parts: tuple[Part, ...]
+    has_memory: bool = True  # False for a run that was shared without its replay memory
 
     @property
     def is_intact(self) -> bool:
@@ -73,7 +74,8 @@ class Examination:
             code = ", ".join(f"the {part} {name}" for part, name in custom_code(settings).items()) or "nothing but smrl"
         yield f"  imports     {code}"
         advice = f"damaged; smrl doctor {self.path} --repair restores what it can"
-        yield f"  state       {'intact' if self.is_intact else advice}"
+        state = "intact" if self.has_memory else "intact, without its replay memory: it can act, but not be continued"
+        yield f"  state       {state if self.is_intact else advice}"
         for part in self.parts:
             size = f"{part.files:,} file{'' if part.files == 1 else 's'}, {decimal(part.size)}"
             yield f"  {part.name:<17} {size:<20} {'; '.join(part.damage) or 'intact'}"
@@ -100,16 +102,17 @@ def examine(path: Path) -> Examination:
     foreign = {file: f"{file.relative_to(path)} is {kind}" for file, kind in foreign_files(path).items()}
     if not run.checkpoint.exists() and recorded_steps(run):
         manifests[run.checkpoint] = f"{CHECKPOINT} is missing"
+    has_memory = not checkpoint.is_without_rows(run.checkpoint)
     parts = (
         _part(CONFIG, {run.config: config_damage}),
         *_table_parts(path, facts.get("tables", {})),
         _part("manifests", manifests),
         _part("arrays", {file: find_damage({file: digest}) for file, digest in arrays.items()}),
-        *_input_parts(path, config),
-        _part("replay memory", {file: find_damage({file: digest}) for file, digest in rows.items()}),
+        *(_input_parts(path, config) if has_memory else ()),
+        *([_part("replay memory", {file: find_damage({file: digest}) for file, digest in rows.items()})] * has_memory),
         _part("all together", everything | foreign),
     )
-    return Examination(path, config, newest["step"] if newest else None, parts)
+    return Examination(path, config, newest["step"] if newest else None, parts, has_memory)
 
 
 def repair(path: Path) -> list[str]:

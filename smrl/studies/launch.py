@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from smrl import machine
+from smrl import machine, runtime
 from smrl.algorithms import registry
 from smrl.envs.make import make
 from smrl.errors import SmrlError, require
@@ -19,8 +19,11 @@ from smrl.settings import RunOptions, Settings
 from smrl.studies.launchers.local import Local
 from smrl.studies.launchers.protocol import Job, JobResult, Launcher, RunRequest
 from smrl.studies.sweep import titles
-from smrl.training.progress import Board
+from smrl.training.estimate import core_seconds, plan
+from smrl.training.progress import Board, in_time
 from smrl.training.signals import Interrupted, SignalHandler
+
+TIMED_STEPS = 20_000  # of all runs, from which on they are timed before they start
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,13 @@ def run_all(
     retries: int = 1,
     launcher: Launcher | None = None,
     lock_timeout: float = 0.0,
+    is_announced: bool = True,
 ) -> Outcome:
     """Train several runs or resume them; refuse those that cannot run before any of them starts.
 
     Finished runs are skipped. A run whose worker dies, for example when memory runs out, is resumed up to ``retries``
     times. A run waits up to ``lock_timeout`` seconds for another process that has locked its folder and may be about to
-    end.
+    end. What the runs will do is shown at first, unless it ``is_announced`` already.
     """
     require(len(runs) > 0, "there is nothing to run.")
     refuse_unfit(runs)
@@ -51,6 +55,8 @@ def run_all(
     # One thread per run, unless cores would be idle.
     chosen = launcher or Local(options.threads or max(1, machine.cores() // len(runs)))
     board = _RunsBoard(options.quiet, len(by_title), len(by_title) - len(pending))
+    if pending and not (is_announced or options.quiet):
+        board.inform(f"{plan(list(pending.values()))}{_duration(list(pending.values()), options, chosen.max_jobs)}")
     results = _train(pending, options, retries, chosen, lock_timeout, board) if pending else {}
     records, failures = [], {}
     for title, settings in by_title.items():
@@ -83,6 +89,19 @@ def refuse_unfit(runs: Sequence[Settings[Any]]) -> None:
         registry.find(settings.algorithm).make(settings.hyper, specs[task])
 
 
+def _duration(due: Sequence[Settings[Any]], options: RunOptions, at_once: int) -> str:
+    """Return how long runs take; nothing if they are short, because measuring it would take longer."""
+    left = [one.steps - (done_steps(RunDirectory.of(one, options.runs)) or 0) for one in due]
+    if sum(left) < TIMED_STEPS:
+        return ""
+    runtime.start(1)
+    with contextlib.suppress(SmrlError):  # the runs report it
+        whole = core_seconds(due)
+        seconds = sum(whole[index] * left[index] / one.steps for index, one in enumerate(due))
+        return f", about {in_time(seconds / min(at_once, len(due)))} on this machine"
+    return ""
+
+
 def _is_finished(settings: Settings[Any], options: RunOptions) -> bool:
     """Return whether a run has made all of its steps; restore its tables if they are damaged."""
     directory = RunDirectory.of(settings, options)
@@ -106,6 +125,7 @@ class _RunsBoard(Board):
     def end(self, title: str, error: str | None) -> None:
         """Report how a run has ended, and remove its bar."""
         self._ended += 1
+        self._progresses.pop(title, None)
         for task in self._bars.tasks if self._bars else []:
             if self._bars and task.description == title:
                 self._bars.remove_task(task.id)

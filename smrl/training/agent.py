@@ -74,6 +74,7 @@ class Agent:
 
     def __init__(self, settings: Settings[Any], spec: Spec) -> None:
         self.settings = settings
+        self.version = 0  # grows when the networks change
         self.functions = acting_functions(settings, spec)
         self.algorithm = algorithm = self.functions.algorithm
         self.rounds = algorithm.rounds * settings.fresh_batches
@@ -164,6 +165,7 @@ class Agent:
     def reset(self, step: int) -> None:
         """Start again with new networks, or with what the algorithm resets; the replay memory is kept."""
         self.state = self._reset(self.state, at(key(self.settings.seed, Purpose.INITIALISE), step))
+        self.version += 1
 
     def explore(self, obs: np.ndarray, step: int, policy: ActingParams | None = None) -> np.ndarray:
         """Choose actions to train with, for (environments, *obs) at an environment step; see `copy_policy`."""
@@ -182,6 +184,7 @@ class Agent:
         if self.statistics:
             batches = self.statistics.normalise(batches)
         self.state, metrics = self._learn(self.state, batches, moment.step, moment.env_step)
+        self.version += 1
         if moment.step % METRICS_EVERY == 0:
             self._metrics.append(metrics)
             if len(self._metrics) == METRICS_BUFFER:

@@ -27,16 +27,18 @@ from smrl.training.agent import Agent
 from smrl.training.bias import BiasEstimator
 from smrl.training.clock import Clock
 from smrl.training.collector import Collector
-from smrl.training.evaluator import Evaluator
+from smrl.training.estimate import Stopwatch, episode_steps, plan
+from smrl.training.evaluator import Episodes, Evaluator
 from smrl.training.inputs import data_memory, load_input
 from smrl.training.memory_budget import replay_of
-from smrl.training.progress import Progress
+from smrl.training.progress import Progress, in_time
 from smrl.training.recorder import Recorder
 from smrl.training.run import Policy, Run
 from smrl.training.signals import SignalHandler
 from smrl.training.status import Status
 
 Resource = TypeVar("Resource")
+SHORT_SECONDS = 30.0  # that a run may take without an estimate
 NO_EVALUATION: Mapping[str, float] = MappingProxyType({})
 
 
@@ -111,6 +113,8 @@ class Trainer:
             self._keep_if_best(last.mean)
         self.losses: dict[str, float] = {}  # of the last row of training.csv that has any
         self.unrecorded: dict[str, float] = {}  # losses that are in no row yet
+        self.evaluated: tuple[int | None, Episodes | None] = (None, None)  # version of the networks, and its episodes
+        self.stopwatch: Stopwatch | None = Stopwatch(settings, self.clock, episode_steps(envs[0]))
         self.logged_counts = self.agent.counts()  # batches and updates at the last row of training.csv
         self.seconds_before = saved.facts["seconds"] if saved else 0.0
         self.started = self.saved_at = time.monotonic()
@@ -132,11 +136,16 @@ class Trainer:
                 return None
             if reason := self._stop_request():
                 return reason
-            is_old = time.monotonic() - self.saved_at > self.options.checkpoint_seconds
+            now = time.monotonic()
+            if self.recorder.is_row_due(self.step, now, self.options.log_seconds, self._seconds()):
+                self._read_losses()
+                self._record_learning()
+            is_old = now - self.saved_at > self.options.checkpoint_seconds
             if is_old and not self.writer.is_busy():
                 self.writer.begin(self._state(), before=self.recorder.evaluations.sync)  # writes in another thread
                 self.saved_at = time.monotonic()
-            if self.advance() and self._callback_stops(self.callbacks.on_step):
+            is_done = self._timed_advance(self.stopwatch) if self.stopwatch else self.advance()
+            if is_done and self._callback_stops(self.callbacks.on_step):
                 return "on_step returned True"
 
     def advance(self) -> bool:
@@ -158,6 +167,17 @@ class Trainer:
         self.step += self.clock.stride
         self.recorder.advance(self.step)
         return True
+
+    def _timed_advance(self, stopwatch: Stopwatch) -> bool:
+        """Advance, and show how long the run takes as soon as that is known."""
+        step, begun = self.step, time.perf_counter()
+        is_done = self.advance()
+        left = stopwatch.add(step, time.perf_counter() - begun, lambda: self.agent.counts()[1] // self.agent.rounds)
+        if left is not None:
+            self.stopwatch = None
+            if left >= SHORT_SECONDS:
+                self.progress.planned(f"{plan([self.settings])}, about {in_time(left)}")
+        return is_done
 
     def finish(self) -> None:
         """Record what callbacks have logged since the last row, and save."""
@@ -199,7 +219,7 @@ class Trainer:
         """Evaluate and record; return why the run should stop now, if it should."""
         halt = self.signals.is_noted
         try:
-            episodes = self._evaluator(self.agent.exploit, halt=halt)
+            episodes = self._play_evaluation(halt)
             bias: dict[str, float] | None = {}
             if self.clock.is_due(self.step, self.settings.bias_every):
                 bias = self._bias(self.agent.state.algorithm, self.step, self.agent.statistics, halt)
@@ -210,6 +230,7 @@ class Trainer:
             raise SmrlError(failure) from fault
         if episodes is None or bias is None:
             return self.signals.name  # the evaluation is repeated when the run continues
+        self.evaluated = (self.agent.version, episodes)
         values = self.recorder.evaluation(self.step, episodes.returns, bias)
         self._keep_if_best(values["mean"])
         self._read_losses()
@@ -217,8 +238,16 @@ class Trainer:
             if self._callback_stops(self.callbacks.on_evaluation, values):
                 return "on_evaluation returned True"
         finally:
-            self._record_learning()  # after the callback, which may log
+            if self.unrecorded:  # not during the warm-up
+                self._record_learning()  # after the callback, which may log
         return self._reached(values["mean"])
+
+    def _play_evaluation(self, halt: Callable[[], bool]) -> Episodes | None:
+        """Play the episodes of an evaluation, unless those before were of the same policy: they would be repeated."""
+        version, episodes = self.evaluated
+        if version == self.agent.version and self.agent.statistics is None:
+            return episodes
+        return self._evaluator(self.agent.exploit, halt=halt)
 
     @cached_property
     def _evaluator(self) -> Evaluator:
@@ -239,18 +268,17 @@ class Trainer:
         """Record losses, and the counted updates per learning step on fresh batches and on reused ones."""
         values: dict[str, float | None] = {**self.unrecorded}
         self.unrecorded = {}
-        if not values:
-            return  # still warming up
         batches, updates = self.agent.counts()
         new_batches, new_updates = batches - self.logged_counts[0], updates - self.logged_counts[1]
         rounds = self.agent.rounds
-        values |= {
-            "fresh_batch_updates": rounds,
-            "same_batch_updates": rounds * (new_updates - new_batches) / new_batches,
-            "updates": updates,
-            "uses_per_transition": updates * self.settings.batch_size / self.memory.added,
-            **self._learning_values(),
-        }
+        if new_batches:
+            values |= {
+                "fresh_batch_updates": rounds,
+                "same_batch_updates": rounds * (new_updates - new_batches) / new_batches,
+                "updates": updates,
+                "uses_per_transition": updates * self.settings.batch_size / self.memory.added,
+                **self._learning_values(),
+            }
         self.logged_counts = (batches, updates)
         values |= self.collector.means.take()
         if self.restarts.allowed:

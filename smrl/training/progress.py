@@ -23,6 +23,7 @@ LOGGER = logging.getLogger("smrl")
 Show = Callable[[int, str], None]  # level of logging, message
 REFRESH_SECONDS = 0.2
 SPEED_SECONDS = 10.0  # steps/s is the mean over this time
+LINE_SECONDS, POLL_SECONDS = 10.0, 0.5  # without bars: between two lines of a run, and between two looks at it
 
 
 class Progress:
@@ -48,6 +49,10 @@ class Progress:
         """This is what the run does, which nobody needs to know."""
         self.forward("inform", message)
 
+    def planned(self, message: str) -> None:
+        """This is what the run will do, and how long it takes."""
+        self.forward("planned", message)
+
     def forward(self, event: str, *arguments: int | float | str) -> None:
         """Receive any event, by the name of its method; by default it is ignored."""
 
@@ -71,6 +76,9 @@ class SentProgress(Progress):
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._lock = connection, threading.Lock()
+
+    def planned(self, message: str) -> None:
+        """Send nothing: the command that has started the run shows the plan of all its runs."""
 
     def fail(self, message: str) -> None:
         """Send why the run ends early."""
@@ -114,17 +122,31 @@ class ShownProgress(Progress):
         self._show, self._bars, self._title, self._total = show, bars, title, total
         self._speed = Speed(SPEED_SECONDS if bars else 0)  # without bars, from one line to the next
         self._task = bars.add_task(title, total=total, value="–", speed="–") if bars else TaskID(0)
+        self._step: int | None = None  # None before the run has begun
+        self._last = (0, 0.0)  # step and time of the last line
 
     def begin(self, step: int) -> None:
         self._speed.restart()
         self._update(step)
+        self._note_line(step)
 
     def advance(self, step: int) -> None:
+        self._step = step
         if self._bars:
             self._update(step)
 
+    def show_line(self) -> None:
+        """Show the step in a line, if there was none for some seconds; another thread calls it."""
+        step, (before, since), now = self._step, self._last, time.monotonic()
+        if step is not None and now - since >= LINE_SECONDS:
+            self._last = (step, now)
+            speed = (step - before) / (now - since)
+            left = f", {in_time((self._total - step) / speed)} left" if speed > 0 else ""
+            self.inform(f"step {step:,} of {self._total:,}, {speed:,.1f} steps/s{left}")
+
     def evaluated(self, step: int, mean: float) -> None:
         speed = self._update(step, value=f"{mean:,.1f}")
+        self._note_line(step)
         if not self._bars:
             self.inform(f"step {step:,} of {self._total:,}, return {mean:,.1f}, {speed} steps/s")
 
@@ -133,6 +155,12 @@ class ShownProgress(Progress):
 
     def inform(self, message: str) -> None:
         self._show(logging.INFO, f"{self._title}: {message}")
+
+    planned = inform
+
+    def _note_line(self, step: int) -> None:
+        if not self._bars:
+            self._step, self._last = step, (step, time.monotonic())
 
     def _update(self, step: int, **fields: Any) -> str:
         """Move the bar, if there is one, and return the speed."""
@@ -157,19 +185,35 @@ class Board:
             TimeRemainingColumn(table_column=Column(no_wrap=True)),
         )
         self._bars = Bars(*columns, console=self._console) if self._console.is_terminal and not quiet else None
+        self._progresses: dict[str, ShownProgress] = {}  # of the runs in progress, by title
+        self._is_over = threading.Event()
 
     def __enter__(self) -> "Board":
         if self._bars:
             self._bars.start()
+        else:
+            threading.Thread(target=self._show_lines, name="progress", daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._is_over.set()
         if self._bars:
             self._bars.stop()
 
     def progress(self, title: str, total: int) -> Progress:
         """Return the progress for another run."""
-        return ShownProgress(self._show, self._bars, title, total)
+        self._progresses[title] = ShownProgress(self._show, self._bars, title, total)
+        return self._progresses[title]
+
+    def inform(self, message: str) -> None:
+        """Show what all runs do."""
+        self._show(logging.INFO, message)
+
+    def _show_lines(self) -> None:
+        """Show a line of every run now and then, also while it compiles or evaluates."""
+        while not self._is_over.wait(POLL_SECONDS):
+            for progress in list(self._progresses.values()):
+                progress.show_line()
 
     def notify(self, message: str) -> None:
         """Show a message that concerns all runs."""
@@ -255,6 +299,19 @@ class Title:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(shortened(self.text, options.max_width), style="bold", no_wrap=True)
+
+
+def in_time(seconds: float) -> str:
+    """Return a duration in words.
+
+    >>> in_time(9_600), in_time(700), in_time(42.4), in_time(400_000)
+    ('2 h 40 min', '12 min', '42 s', '4 d 15 h')
+    """
+    for large, small, names in ((86_400, 3_600, "d h"), (3_600, 60, "h min")):
+        if seconds >= large:
+            many, few = divmod(round(seconds / small), large // small)
+            return " ".join(f"{count} {name}" for count, name in zip((many, few), names.split(), strict=True) if count)
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{max(seconds, 1):.0f} s"
 
 
 def shortened(text: str, width: int) -> str:

@@ -471,6 +471,14 @@ class RealTimeTrainer(Trainer):
                 self._unheard.append((self.step, self.recorder.evaluation(self.step, returns, {})))
             self.acting_version = step.policy.version
             self._read_losses()
+            if self.unrecorded:  # not during the warm-up
+                self._record_learning()
+        elif self.settings.eval_episodes and self.recorder.is_row_due(
+            self.step, time.monotonic(), self.options.log_seconds, self._seconds()
+        ):
+            # Without evaluations, the rows at equal steps are the learning curve.
+            self.acting_version = step.policy.version
+            self._read_losses()
             self._record_learning()
         if self._backlog() > FAR_BEHIND:
             self._warn(

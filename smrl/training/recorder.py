@@ -18,6 +18,7 @@ from smrl.training.loggers import Loggers
 from smrl.training.progress import REFRESH_SECONDS, Progress
 
 NAME = re.compile(r"\w[\w./-]{0,99}", re.ASCII)  # of a value that a callback logs
+ROWS: float = 2_000  # of training.csv in the time that a run has taken, besides those of evaluations
 MAX_LOGGED = 200  # names that callbacks may log
 
 
@@ -101,6 +102,11 @@ class Recorder:
     def has_logged(self) -> bool:
         """Whether callbacks have logged anything since the last row."""
         return bool(self._logged)
+
+    def is_row_due(self, step: int, now: float, log_seconds: float, seconds: float) -> bool:
+        """Return whether training.csv needs a row between evaluations; rarely in long runs, so that it stays small."""
+        before, then = self.logged
+        return step > before and now - then > max(log_seconds, seconds / ROWS)
 
     def learning(self, step: int, values: dict[str, float | None], seconds: float) -> None:
         """Record means since the last row: metrics, and what callbacks logged; the cell of a None stays empty."""

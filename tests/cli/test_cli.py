@@ -191,7 +191,7 @@ def test_preset_and_flags(in_tmp_path: Path) -> None:
 def test_flags_become_values(in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Booleans with and without a value, layer sizes with spaces and commas, None, 1e4, aliases."""
     given: dict[str, Any] = {}
-    monkeypatch.setattr("smrl.cli.train.train", lambda *words, **values: given.update(values))
+    monkeypatch.setattr("smrl.cli.train.train_on", lambda *words, **values: given.update(values))
     words = ["--layer-norm", "--actor-hidden", "64", "32", "--critic-hidden", "16,8", "--utd", "2", "--steps", "1e4"]
     words += ["--target-entropy", "-1e-2", "--reset-every", "None", "--wandb", "7", "--runs", "7", "--reuse", "10:30,1"]
     main(["train", "sac", "Pendulum-v1", *words, "--quiet", "True", "--bias-original", "false"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import imageio.v3 as iio
 import pytest
-from commands import TESTS, run, start
+from commands import TESTS, refused_here, run, start
 from printing_envs import LINES
 
 import smrl
@@ -50,11 +50,16 @@ def test_compare(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == text, "finished runs are shown again, in the same picture"
     assert list(in_tmp_path.glob("runs/Pendulum-v1/*.png")) == [picture]
 
+    main([*words, *SHORT, *SMALL, "--quiet", "-o", "new/curves.svg"])
+    assert "learning curves: new/curves.svg" in capsys.readouterr().out
+    assert "<svg" in (in_tmp_path / "new" / "curves.svg").read_text()
+    assert "must end in .png, .pdf or .svg" in refused_here(capsys, *words, "-o", "curves.doc")
+
 
 def test_compare_sweeps_any_setting_of_several_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    def run_all(settings: list[Any], options: RunOptions, retries: int) -> Outcome:
+    def run_all(settings: list[Any], options: RunOptions, retries: int, is_announced: bool) -> Outcome:
         asked.extend([settings, options])
         return Outcome([], {})
 

@@ -97,6 +97,8 @@ def test_runs_are_listed_trained_skipped_and_extended(
     main(["sweep", "sweep.toml"])
     shown = capsys.readouterr()
     assert "A sweep" in shown.out
+    (picture,) = in_tmp_path.glob("runs/Pendulum-v1/*.png")
+    assert shown.out.splitlines()[-1] == f"learning curves: {picture.relative_to(in_tmp_path)}"
     assert "Pendulum-v1" in shown.out
     assert "DDPG, reuse 1, seed 0: step 20 of 60" in shown.err
     assert "DDPG, reuse 1, seed 0: ended (1 of 1)" in shown.err

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from smrl.errors import SmrlError
-from smrl.paper.reproduce import Speed, run_seconds
 from smrl.paper.studies import STUDIES, runs, scaled
 from smrl.presets import resolve
+from smrl.training.estimate import Speed, run_seconds
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ class LogProgress(Progress):
         with self._file.open("a", encoding="utf-8") as log:
             print(message, file=log)
 
+    inform = notify
+
 
 class RemoteWorker(WorkerProcess):
     """The process of a run on a node of a cluster."""

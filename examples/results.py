@@ -4,7 +4,7 @@ Run: python examples/results.py runs. It needs `pip install pandas`, and some ru
 
     smrl compare sac Pendulum-v1 --reuse 1 10 --seeds 2 --steps 2500 --warmup 500 --eval-every 250
 
-Every run has its settings in config.json and its evaluations in evaluations.csv; nothing else is needed.
+`run.evaluations` and `run.training` are the tables of a run, by column, and `run.settings` all its settings.
 """
 
 import sys
@@ -21,9 +21,8 @@ def evaluations(folder: Path) -> pd.DataFrame:
     """Return one row per evaluation of all runs in a folder, with the settings of its run."""
     tables = []
     for config in sorted(folder.glob("**/seed*/config.json")):
-        settings = smrl.load(config.parent).config["settings"]
-        table = pd.read_csv(config.parent / "evaluations.csv")
-        tables.append(table.assign(**{name: settings[name] for name in SETTINGS}))
+        run = smrl.load(config.parent)
+        tables.append(pd.DataFrame(run.evaluations).assign(**{name: getattr(run.settings, name) for name in SETTINGS}))
     return pd.concat(tables, ignore_index=True)
 
 

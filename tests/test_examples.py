@@ -1,5 +1,6 @@
 """The examples: programs, a sweep and a notebook."""
 
+import dataclasses
 import importlib
 import json
 import re
@@ -14,7 +15,7 @@ from untrained_runs import SMALL, write_untrained
 from written_runs import write_run
 
 import smrl
-from examples import algorithm, environment, reuse
+from examples import algorithm, early_stop, environment, reuse
 from smrl.algorithms import registry
 from smrl.cli.main import main
 from smrl.studies.sweep import read_sweep
@@ -83,6 +84,25 @@ def test_the_algorithm_is_learned() -> None:
 def test_the_algorithm_refuses_continuous_actions(in_tmp_path: Path) -> None:
     with pytest.raises(smrl.SmrlError, match="needs discrete actions"):
         smrl.train("examples.algorithm:double_dqn", "Pendulum-v1", quiet=True)
+
+
+@pytest.mark.slow
+def test_callbacks_log_and_stop(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Evaluations that do not improve end the run, and what was logged is a column."""
+    values = iter([-100.0, -300.0, -200.0, -250.0])
+
+    class Worse(early_stop.Patience):
+        def __call__(self, status: smrl.Status) -> bool:
+            evaluation = {**status.evaluation, "mean": next(values)}
+            return super().__call__(dataclasses.replace(status, evaluation=evaluation))
+
+    small: Any = {"steps": 200, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 8, "reuse": 1}
+    small |= {"actor_hidden": (8,), "critic_hidden": (8,), "max_episode_steps": 10, "quiet": True}
+    callbacks: Any = {"on_step": early_stop.report_episodes, "on_evaluation": Worse(2)}
+    run = smrl.train("sac", "Pendulum-v1", runs=in_tmp_path, **small, **callbacks)
+    assert list(run.evaluations["step"]) == [20, 40, 60], "two evaluations after the best one"
+    assert all(0 <= value <= 2 for value in run.training["torque_when_hanging"])
+    assert "step 10: an episode of 10 steps with a return of -" in capsys.readouterr().out
 
 
 def test_the_sweep_is_a_grid() -> None:

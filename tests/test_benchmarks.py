@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from benchmarks import __main__ as command
 from benchmarks import harness, peers, picture, results
@@ -167,3 +169,25 @@ def test_a_section_is_measured_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> N
     counts = [1, 2][: machine.cores()]
     assert [record.name for record in records] == [f"peak/{count} core{'s' * (count > 1)}" for count in counts]
     assert all(record.value > 1 for record in records), "GFLOP/s of any machine"
+
+
+def test_picture_cuts_no_label_and_no_bar_squashes_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The committed results, drawn again: all names lie beside the axes and all texts within the picture."""
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **keywords: drawn.append(figure))
+    records = results.read(command.HOME)
+    picture.draw(Path("results.png"), records)
+    (figure,) = drawn
+    (axes,) = figure.axes
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    edge, names = axes.get_window_extent(renderer).x0, {record.name.partition("/")[2] for record in records}
+    for text in figure.texts:
+        box = text.get_window_extent(renderer)
+        assert box.x0 >= 0, text
+        assert box.x1 <= figure.bbox.x1, text
+        assert text.get_text() not in names or box.x1 < edge, text
+    ratios = [picture.share(record) for record in records if record.target is not None]
+    assert max(ratios) > 2 * axes.get_xlim()[1]  # smrl --help is far beyond, where an arrow points to it
+    low, high = sorted(ratios)[1], sorted(ratios)[-2]
+    places = axes.transAxes.inverted().transform(axes.transData.transform([(low, 0), (high, 0)]))[:, 0]
+    assert places[1] - places[0] > 0.5  # the others use the width of the axes

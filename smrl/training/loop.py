@@ -126,6 +126,7 @@ class Trainer:
         """Train until the run is complete or something stops it; return what stopped it."""
         if self.recorder.last and (reason := self._reached(self.recorder.last.mean)):
             return reason
+        self.progress.planned(plan([self.settings]))
         while True:
             last = self.recorder.last
             is_evaluated = last is not None and last.step >= self.step

@@ -38,10 +38,12 @@ from smrl.smr.rules import LARGEST_REUSE, FittedReuse
 from smrl.training.agent import ActingParams, Agent, LoadedPolicy
 from smrl.training.clock import Clock, Moment
 from smrl.training.collector import Collector, EndedEpisode, Episode, require_finite
+from smrl.training.estimate import plan
 from smrl.training.inputs import data_memory, load_input
 from smrl.training.loop import Best, Trainer
 from smrl.training.memory_budget import replay_of
 from smrl.training.normaliser import Statistics
+from smrl.training.progress import in_time
 from smrl.training.run import Policy, Run, require_run
 from smrl.training.status import Status
 from smrl.types import Spec
@@ -285,6 +287,8 @@ class RealTimeTrainer(Trainer):
         if self.recorder.last and (reason := self._reached(self.recorder.last.mean)):
             return reason
         self._refuse_short_period()
+        seconds = (self.settings.steps - self.step) * (self.settings.control_period or 0.0)
+        self.progress.planned(f"{plan([self.settings])}, at least {in_time(seconds)}")
         self.progress.notify(
             "a run in real time depends on its timing, so it is not bit-identical when it is repeated; its log allows "
             "the learning to be repeated (docs/robots.md)."

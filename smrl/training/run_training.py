@@ -25,12 +25,11 @@ from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
 from smrl.smr.rules import Schedule, rule_of
 from smrl.training.bias import diagnostics
-from smrl.training.estimate import plan
 from smrl.training.inputs import keep_inputs, read_inputs
 from smrl.training.loop import Callbacks, Trainer
 from smrl.training.memory_budget import refuse_large_networks, refuse_too_large
 from smrl.training.normaliser import statistics_of
-from smrl.training.progress import Progress, Unfailing, in_time
+from smrl.training.progress import Progress, Unfailing
 from smrl.training.real_time import RealTimeTrainer, device_settings
 from smrl.training.run import Run
 from smrl.training.signals import Interrupted, SignalHandler
@@ -106,8 +105,6 @@ def run_training(
             signals=signals,
             resources=resources,
         )
-        seconds = (settings.steps - trainer.step) * (settings.control_period or 0.0)
-        progress.planned(f"{plan([settings])}{f', at least {in_time(seconds)}' if seconds else ''}")
         reason = trainer.train()
         trainer.finish()
         if signals.signal is not None:

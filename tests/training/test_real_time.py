@@ -193,7 +193,12 @@ def test_a_run_without_evaluations_has_its_training_returns(devices: list[Clocke
 
 def test_ctrl_c_pauses_at_once(devices: list[Clocked]) -> None:
     def interrupt(status: smrl.Status) -> None:
+        status.log("acted", status.step)
+        assert (status.episode_return is None) == (not status.ended and status.last_episode is None)
         if status.step == 90:
+            assert status.policy(np.zeros(3)).shape == (1,)
+            with pytest.raises(SmrlError, match="without its critics"):
+                status.policy.q_values(np.zeros(3))
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(Interrupted, match="saved"):
@@ -204,6 +209,8 @@ def test_ctrl_c_pauses_at_once(devices: list[Clocked]) -> None:
     run = train()
     assert len(device.taken) + len(devices[1].taken) == 200
     assert len(saved(run).arrays["real_time.rows"]) == 140
+    paused = [row for row in rows(run) if int(row["step"]) in (90, 91)]
+    assert float(paused[-1]["acted"]) > 40, "what was logged since the row before is not lost"
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ QUICKLY := XLA_FLAGS=--xla_backend_optimization_level=0
 # Tests start many processes, each of which would otherwise compile smrl's modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo docs test test-slow dist bench bench-quick format
+.PHONY: install demo docs test test-slow dist results bench bench-quick format
 
 .venv/package: pyproject.toml  # the package alone
 	$(PYTHON) -m venv .venv
@@ -55,6 +55,10 @@ dist: .venv/package  # a wheel and an sdist in dist/; the wheel is tried in a fr
 	rm -rf dist build/lib
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python tests/try_wheel.py dist/*.whl
+
+results: .venv/package  # the page and the figures about the runs in results/, from their tables alone
+	$(BIN)/smrl report $(filter-out results/negative/,$(wildcard results/*/)) --published -o results/report.html || true
+	$(BIN)/python -m benchmarks.readme_figure
 
 bench: .venv/peers  # all sections, with peers; writes benchmarks/results.md, .json and .png
 	$(BIN)/python -m benchmarks

@@ -1,7 +1,7 @@
 """The figure at the top of README.md: `python -m benchmarks.readme_figure` writes docs/images/readme.png.
 
 There is also a dark one, readme-dark.png. Left, returns over environment steps with reuse 1 and with more, of whatever
-runs are in results/, tasks with both first. Right, updates of SAC per second, from results.json. It is beside the
+runs are in results/ but not in results/negative, tasks with both first. Right, updates of SAC per second, from results.json. It is beside the
 benchmarks because it reads their results, and is run by hand after results/ or results.json have changed.
 """
 
@@ -56,7 +56,8 @@ THEMES = {
 
 def main() -> None:
     """Draw the figure for light and for dark pages."""
-    rows = choose(make_report([HOME / "results"]).rows)
+    folders = sorted(path for path in (HOME / "results").iterdir() if path.is_dir() and path.name != "negative")
+    rows = choose(make_report(folders).rows)
     speeds = updates_per_second(results.read(HOME / "benchmarks"))
     for name, theme in THEMES.items():
         print(f"written: {draw(IMAGES / name, rows, speeds, theme)}")

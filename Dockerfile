@@ -3,7 +3,7 @@
 FROM python:3.11-slim
 RUN apt-get update && apt-get install --no-install-recommends -y g++ make && rm -rf /var/lib/apt/lists/*
 WORKDIR /smrl
-COPY pyproject.toml README.md LICENSE Makefile ./
+COPY pyproject.toml requirements.lock README.md LICENSE Makefile ./
 COPY smrl smrl
 RUN make .venv/package
 CMD ["make", "demo"]

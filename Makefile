@@ -2,7 +2,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Tests in parallel: one more than there are cores, because many of them wait for processes that they have started.
 WORKERS := $(shell expr $$(nproc) + 1)
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+# The versions of requirements.lock; LOCK= takes the newest ones.
+LOCK := --constraint requirements.lock
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check $(LOCK)
 # Tests that also run by XLA, as on a GPU or without a compiler: the conformance table and float64 references, of vectors;
 # test-slow runs all tests of the algorithms so.
 BY_XLA := (test_conformance or test_one_update_is_that_of_numpy) and not (4-16- or default or drqv2 or pixels)
@@ -11,7 +13,7 @@ QUICKLY := XLA_FLAGS=--xla_backend_optimization_level=0
 # Tests start many processes, each of which would otherwise compile smrl's modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo docs test test-slow dist results bench bench-quick format
+.PHONY: install demo docs test test-slow dist results bench bench-quick lock format
 
 .venv/package: pyproject.toml  # the package alone
 	$(PYTHON) -m venv .venv
@@ -65,6 +67,14 @@ bench: .venv/peers  # all sections, with peers; writes benchmarks/results.md, .j
 
 bench-quick: .venv/peers  # the core of it in five minutes; writes build/bench/
 	$(BIN)/python -m benchmarks --quick
+
+lock:  # requirements.lock, from a fresh environment with the newest versions of everything
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet --disable-pip-version-check -e ".[dev,docs,notebook,peers]"
+	head -n 1 requirements.lock > build/versions.txt
+	build/lock/bin/pip freeze --exclude-editable | sed 's/+cpu$$//' >> build/versions.txt
+	mv build/versions.txt requirements.lock
 
 format: install
 	$(BIN)/ruff check --fix .

@@ -101,7 +101,11 @@ class _OneBatch:
 
     def sample(self, batch_size: int, env: Any = None) -> Any:
         """Return the batch, repeated if more rows are asked for: SBX draws those of all gradient steps at once."""
-        copies = batch_size // self._size
+        copies, rest = divmod(batch_size, self._size)
+        require(
+            copies > 0 and rest == 0,
+            f"train draws {batch_size:,} rows from batches of {self._size:,}; it cannot have reuse.",
+        )
         return self._batch if copies == 1 else type(self._batch)(*(_repeat(part, copies) for part in self._batch))
 
 

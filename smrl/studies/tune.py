@@ -148,8 +148,9 @@ def _open(task: Search) -> Any:
     with writing(task.folder):
         (task.folder / LOCKS).mkdir(parents=True, exist_ok=True)
     with _locked(task, "study").acquire(), UserCode(partial(_unusable, file)):
+        url = import_module("sqlalchemy", INSTALL).URL.create("sqlite", database=str(file.absolute()))
         storage = optuna.storages.RDBStorage(
-            f"sqlite:///{file.absolute()}", engine_kwargs={"connect_args": {"timeout": SQLITE_SECONDS}}
+            url.render_as_string(), engine_kwargs={"connect_args": {"timeout": SQLITE_SECONDS}}
         )
         pruner = optuna.pruners.MedianPruner(FIRST_TRIALS, n_warmup_steps=max(usual.warmup, usual.steps // 4))
         study = optuna.create_study(

@@ -163,6 +163,7 @@ train = smrl.train
     [
         *("docs/update.md", "docs/report.md"),
         *(pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("index", "knobs", "your-environment")),
+        pytest.param("README.md", marks=pytest.mark.slow),
     ],
 )
 def test_python_of_pages_runs(page: str, in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,9 +178,14 @@ def test_python_of_pages_runs(page: str, in_tmp_path: Path, monkeypatch: pytest.
         exec(text, namespace)
 
 
+def test_api_lists_every_public_name() -> None:
+    listed = re.findall(r"^::: smrl\.(\w+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert set(smrl.__all__) == set(listed) - {"statistics"}
+
+
 def test_python_of_every_page_is_run() -> None:
     run = {"update.md", "report.md", "index.md", "knobs.md", "your-environment.md", "tutorial.md"}
-    run |= {*PAGES_WITH_OWN_TESTS, "examples.md", "README.md"}  # tests/examples, and that of the README
+    run |= {*PAGES_WITH_OWN_TESTS, "examples.md", "README.md"}  # of which tests/test_examples.py runs the former
     assert {Path(block.document).name for block in PYTHON if block.is_run} <= run
 
 

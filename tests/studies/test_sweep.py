@@ -144,3 +144,11 @@ def test_slugs_name_what_varies_and_differ_between_sweeps() -> None:
     assert slug(sweep("sac", "Hopper-v4", reuse=[10, 1], seeds=5, steps=400_000)) == names[0], (
         "the same, with more seeds"
     )
+
+
+@pytest.mark.parametrize("name", ["eval_every", "eval_episodes"])
+def test_runs_that_differ_only_in_evaluations_are_one_run(name: str) -> None:
+    axis: dict[str, Any] = {name: [5, 20]}
+    flag = f"--{name.replace('_', '-')}"
+    with pytest.raises(SmrlError, match=f"differ only in {name} .5 and 20. are one run, .* such as {flag} 5"):
+        sweep("sac", "Hopper-v4", seeds=1, reuse=1, steps=10_000, **axis)

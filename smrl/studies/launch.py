@@ -55,9 +55,8 @@ def run_all(
     # One thread per run, unless cores would be idle.
     chosen = launcher or Local(options.threads or max(1, machine.cores() // len(runs)))
     board = _RunsBoard(options.quiet, len(by_title), len(by_title) - len(pending))
-    if pending and not (is_announced or options.quiet):
-        board.inform(f"{plan(list(pending.values()))}{_duration(list(pending.values()), options, chosen.max_jobs)}")
-    results = _train(pending, options, retries, chosen, lock_timeout, board) if pending else {}
+    how = (options, retries, chosen, lock_timeout, board, is_announced)
+    results = _train(pending, *how) if pending else {}
     records, failures = [], {}
     for title, settings in by_title.items():
         try:
@@ -139,6 +138,7 @@ def _train(
     launcher: Launcher,
     lock_timeout: float,
     board: _RunsBoard,
+    is_announced: bool,
 ) -> dict[str, JobResult]:
     """Start runs while the launcher has room, resume those whose workers die, and stop all on a signal."""
     progress = functools.cache(lambda title: board.progress(title, pending[title].steps))
@@ -162,6 +162,9 @@ def _train(
             board.end(title, result.error)
 
     with launcher, board:
+        if not (is_announced or options.quiet):
+            due = list(pending.values())
+            board.inform(f"{plan(due)}{_duration(due, options, launcher.max_jobs)}")
         try:
             with SignalHandler(lambda _: board.notify(launcher.stop_message)) as interruption:
                 while not interruption.is_noted() and (running or queue):

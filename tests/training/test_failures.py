@@ -230,11 +230,14 @@ class LosesWorkers(Ending):
         return super().step(action)
 
 
-@pytest.mark.parametrize(("instance", "step", "stopped_at"), [(2, 35, 34), (3, 60, 20)], ids=["training", "evaluation"])
+@pytest.mark.parametrize(("instance", "step", "stopped_at"), [(2, 35, 34), (3, 60, 30)], ids=["training", "evaluation"])
 def test_a_fault_after_a_signal_is_no_fault(
     instance: int, step: int, stopped_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first environment shows its spaces, the second is trained in, the third is for evaluations of 50 steps."""
+    """The first environment shows its spaces, the second is trained in, the third is for evaluations of 50 steps.
+
+    The evaluation at step 20 is of the same policy as that at step 10, so the second one that is played is at step 30.
+    """
     monkeypatch.setattr(LosesWorkers, "made", 0)
     monkeypatch.setattr(LosesWorkers, "at_instance", instance)
     monkeypatch.setattr(LosesWorkers, "at_step", step)

@@ -1,8 +1,8 @@
 """The figure at the top of README.md: `python -m benchmarks.readme_figure` writes docs/images/readme.png.
 
 There is also a dark one, readme-dark.png. Left, returns over environment steps with reuse 1 and with more, of the runs
-in results/ but not in results/negative, tasks with both first. Right, updates of SAC per second, from results.json. It is
-beside the benchmarks because it reads their results. `make results` runs it.
+in results/ but not in results/negative, tasks with both first. Right, updates of SAC per second, from results.json. It
+is beside the benchmarks because it reads their results. `make results` runs it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -139,7 +139,7 @@ def test_the_notebook_has_outputs_that_can_be_read() -> None:
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     assert any("image/png" in output.get("data", {}) for cell in cells for output in cell["outputs"])
     shown = [output.get("text") or output["data"]["text/plain"] for cell in cells for output in cell["outputs"]]
-    text = "\n".join("".join(lines) for lines in shown)
+    text = "".join("".join(lines) for lines in shown)
     assert "step 2,000 of 2,000" in text, "progress is shown"
     assert not re.search(r"\x1b|\r|/home/|/tmp/", text), "no codes of a terminal, no paths of a machine"
     assert text.count("\n") < 60

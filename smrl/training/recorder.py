@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smrl.errors import SmrlError, require, short_repr
+from smrl.errors import require, short_repr
 from smrl.runs.paths import RunDirectory
 from smrl.runs.records import CsvLog, lines_until
 from smrl.settings import Settings
@@ -90,8 +90,8 @@ class Recorder:
         scalar = np.asarray(value) if np.isscalar(value) or hasattr(value, "dtype") else np.empty(0)
         is_number = scalar.shape == () and scalar.dtype.kind in "biuf"
         require(is_number, f"the value to log as {name} must be one number, not {short_repr(value)}.")
+        require(name not in self._own, f"training.csv has a column {name} of its own; choose another name to log.")
         if name not in self._names:
-            self._refuse_taken(name)
             require(len(self._names) < MAX_LOGGED, f"a run logs at most {MAX_LOGGED} names; {name} is one too many.")
             self._names.add(name)
         with self._lock:
@@ -116,18 +116,15 @@ class Recorder:
         with self._lock:
             logged, self._logged = self._logged, {}
         self._own |= values.keys()
-        for name in logged:
-            self._refuse_taken(name)
+        for name in logged.keys() & self._own:  # logged before the first row showed its columns
+            self.progress.notify(f"training.csv has a column {name} of its own; choose another name to log.")
+            del logged[name]
         if self.training is None:
             self.training = CsvLog(self.directory.training, ("step", *values), continue_at=self.first_step)
         row = {name: value for name, value in values.items() if value is not None}
         row |= {name: total / count for name, (total, count) in logged.items()}
         self.training.write({"step": step, **row})
         self.loggers.write("training", step, row)
-
-    def _refuse_taken(self, name: str) -> None:
-        if name in self._own:
-            raise SmrlError(f"training.csv has a column {name} of its own; choose another name to log.")
 
     def tables(self) -> dict[str, list[str]]:
         """Return the lines of the tables by file name, for a checkpoint; restore files that were truncated."""

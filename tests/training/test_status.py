@@ -10,7 +10,7 @@ from broken_envs import Toy
 
 import smrl
 from smrl.errors import SmrlError
-from smrl.runs import doctor
+from smrl.runs import checkpoint, doctor
 from smrl.runs.records import CsvLog, begins_with
 
 SHORT: dict[str, Any] = {"steps": 60, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 8, "reuse": 1}
@@ -120,6 +120,8 @@ REFUSED: list[tuple[Any, Any, str]] = [
 
 
 def test_what_cannot_be_logged(tmp_path: Path) -> None:
+    """A name that is smrl's is left out of the first row, which shows the names, and refused later."""
+
     def log(status: smrl.Status) -> None:
         for name, value, message in REFUSED:
             with pytest.raises(SmrlError, match=message):
@@ -128,6 +130,10 @@ def test_what_cannot_be_logged(tmp_path: Path) -> None:
 
     with pytest.raises(SmrlError, match=r"training\.csv has a column critic_loss of its own; choose another"):
         train(tmp_path, on_evaluation=log)
+    (path,) = tmp_path.glob("*/*/seed0")
+    run = smrl.load(path)
+    assert run.training["critic_loss"][0] != 1
+    assert checkpoint.newest_step(path / "checkpoint") == run.evaluations["step"][-1], "it was saved"
 
 
 def test_callbacks_take_one_argument() -> None:

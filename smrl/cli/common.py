@@ -16,7 +16,7 @@ from smrl.errors import SmrlError, nearest
 from smrl.report.terminal import WholeWords
 
 # Without a terminal, long lines are not wrapped and tables are not squeezed into 80 columns.
-out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 
 
 class Parser(argparse.ArgumentParser):

@@ -312,7 +312,9 @@ def linear(network: Callable[[Any], Any] | None) -> Callable[[Config, Spec], Alg
         def exploit(params: Any, obs: Any) -> Any:
             return jnp.asarray(obs) @ params
 
-        unused: Any = None
+        def unused(*_: Any) -> Any:
+            raise NotImplementedError
+
         return Algorithm(lambda key: jnp.ones((3, 1)) / 20, unused, unused, exploit, network=network)
 
     make.__annotations__ = {"config": Config, "spec": Spec}

@@ -59,7 +59,7 @@ def test_training_evaluation_and_bias_are_limited(tmp_path: Path) -> None:
     run = smrl.train("ddpg", Endless, **SHORT | SMALL | settings, runs=tmp_path, quiet=True)
     assert run.record.steps.tolist() == [30, 60]
     assert max(lengths) == 9
-    assert "maxepisodesteps9" in str(run.path)
+    assert "episodesteps9" in str(run.path)
 
 
 def test_a_limit_must_be_a_count() -> None:

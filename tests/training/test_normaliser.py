@@ -198,7 +198,7 @@ def test_only_what_is_asked_for_is_normalised(tmp_path: Path) -> None:
     plain = train(tmp_path, normalise_observations=False, normalise_rewards=False)
     rewards = train(tmp_path, normalise_observations=False)
     assert plain.path.parent.name != rewards.path.parent.name
-    assert "normaliserewards" in rewards.path.parent.name
+    assert "normalisedrewards" in rewards.path.parent.name
     names = {name for name in saved_run(rewards)[0] if name.startswith(("statistics", "best."))}
     assert names == {"statistics.running", *(f"statistics.returns.{part}" for part in ("count", "mean", "squares"))}
     assert not [name for name in saved_run(plain)[0] if name.startswith(("statistics", "best."))]

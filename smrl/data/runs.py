@@ -13,7 +13,7 @@ from smrl.memory.replay import Rows
 from smrl.plugins import in_words
 from smrl.runs import checkpoint
 from smrl.runs.identity import flat
-from smrl.runs.paths import CHECKPOINT, CONFIG, RunDirectory
+from smrl.runs.paths import CHECKPOINT, CONFIG, RunDirectory, find_files
 from smrl.types import Spec
 from smrl.validation import Count, Few, Positive, convert
 
@@ -34,7 +34,7 @@ def find_runs(path: Path) -> list[Path]:
     """Return the run at a path, or else the runs below it."""
     if any((path / name).exists() for name in (CONFIG, CHECKPOINT)):
         return [path]
-    return sorted({file.parent for file in path.rglob(CONFIG)})
+    return [file.parent for file in find_files(path, CONFIG)]
 
 
 def read_memory(path: Path, largest: int, notify: Callable[[str], None], only_complete: bool = False) -> Memory:

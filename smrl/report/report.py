@@ -15,7 +15,7 @@ from smrl.report.results import Aggregate, Hours, ResultRow, aggregates, curves,
 from smrl.report.tables import aggregate_table, result_tables, settings_tables, target_table
 from smrl.report.text import TextTable, number
 from smrl.runs.config import read_rows
-from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TENSORBOARD, TRAINING, RunDirectory
+from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TENSORBOARD, TRAINING, RunDirectory, find_files
 from smrl.runs.records import Record, read_run
 
 PARTS = {CHECKPOINT, TENSORBOARD}  # folders of a run that a report does not need
@@ -119,7 +119,7 @@ def _read_runs(folders: Iterable[Path]) -> tuple[list[ReportedRun], list[str]]:
     paths: dict[Path, Path] = {}  # by their resolved path, so that a run counts once
     for folder in folders:
         require(folder.is_dir(), f"{folder} is not a folder; give the folder of a run, or a folder with runs in it.")
-        below = sorted({file.parent for name in (CONFIG, EVALUATIONS) for file in folder.rglob(name)})
+        below = sorted({file.parent for file in find_files(folder, CONFIG, EVALUATIONS)})
         hidden = [path for path in unreadable(folder) if path.is_dir() and not PARTS & {*path.parts}]
         problems += [str(refusal(path)) for path in hidden]
         require(bool(below or hidden), f"{folder} holds no run; give the folder of a run, or a folder with runs in it.")

@@ -17,7 +17,7 @@ from typing import Any
 from smrl.errors import SmrlError
 from smrl.report.page import asset, digest, page
 from smrl.report.report import make_report
-from smrl.runs.paths import CONFIG, EVALUATIONS, TRAINING
+from smrl.runs.paths import CONFIG, EVALUATIONS, TRAINING, find_files
 
 ADDRESS = "127.0.0.1"
 REQUEST_SECONDS = 10.0  # for a request to arrive
@@ -46,7 +46,7 @@ class ReportServer(ThreadingHTTPServer):
     def stamp(self) -> str:
         """Return a text that changes with the tables of the runs."""
         seen = hashlib.sha256()
-        for file in sorted(file for folder in self._folders for name in TABLES for file in folder.rglob(name)):
+        for file in sorted(file for folder in self._folders for file in find_files(folder, *TABLES)):
             try:
                 facts = file.lstat()
             except OSError:

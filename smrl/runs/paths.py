@@ -11,6 +11,7 @@ runs/<env>/<label>/seed<k>/      the label is readable; the settings in config.j
 """
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, count
@@ -33,6 +34,18 @@ CONFIG, EVALUATIONS, TRAINING = "config.json", "evaluations.csv", "training.csv"
 CHECKPOINT, TENSORBOARD, LOCK = "checkpoint", "tensorboard", ".lock"
 DATA, START = "data.npz", "start.npz"
 LONGEST_ENV_NAME = 120  # characters of the folder of an environment
+
+
+def find_files(folder: Path, *names: str) -> list[Path]:
+    """Return the files of these names in a folder and below it, sorted; runs that are being trained may be among them.
+
+    Unlike `Path.rglob`, this does not fail when a folder is deleted meanwhile, as checkpoints are.
+    """
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        found += [Path(place, name) for name in names if name in files or name in folders]
+        folders[:] = [name for name in folders if name != CHECKPOINT]
+    return sorted(found)
 
 
 class RunDirectory:

@@ -15,7 +15,7 @@ from smrl.errors import SmrlError, require
 from smrl.runs.atomic import sync, write_atomically, writing
 from smrl.runs.config import Damaged, read_rows
 from smrl.runs.identity import canonical, flat
-from smrl.runs.paths import EVALUATIONS, RunDirectory
+from smrl.runs.paths import EVALUATIONS, RunDirectory, find_files
 
 MAX_DIGITS = 12  # of a step
 Table = dict[str, NDArray[Any]]  # columns of equal length by name
@@ -142,7 +142,7 @@ def read_run(path: Path) -> Record:
 def read_runs(folder: Path) -> list[Record]:
     """Read the records of all runs in a folder and below it, except runs without an evaluation."""
     require(folder.is_dir(), f"{folder} is not a folder; give a folder with runs in it.")
-    paths = [file.parent for file in sorted(folder.rglob(EVALUATIONS)) if RunDirectory(file.parent).config.exists()]
+    paths = [file.parent for file in find_files(folder, EVALUATIONS) if RunDirectory(file.parent).config.exists()]
     return [record for record in map(_read, paths) if record is not None]
 
 

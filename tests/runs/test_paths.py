@@ -1,6 +1,7 @@
 """Where runs are found, and that a downloaded run cannot make smrl write or delete outside its folder."""
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from itertools import permutations
@@ -302,3 +303,19 @@ def test_folder_instead_of_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run" / "checkpoint").write_text("")
     with pytest.raises(SmrlError, match="is a file, not a folder"), RunDirectory(tmp_path / "run").locked():
         pass
+
+
+def test_folders_that_are_deleted_meanwhile_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run in progress deletes its old checkpoints."""
+    (tmp_path / "a" / "gone").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "config.json").touch()
+    scandir = os.scandir
+
+    def scan(path: Any) -> Any:
+        if Path(path).name == "gone":
+            Path(path).rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    assert paths.find_files(tmp_path, "config.json") == [tmp_path / "b" / "config.json"]

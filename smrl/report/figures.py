@@ -104,7 +104,7 @@ def short_number(value: float) -> str:
 
 
 def _empty(count: int, design: Design | None) -> tuple[Figure, int]:
-    """Return a figure for so many panels, and their number side by side."""
+    """Return a figure with room for ``count`` panels, and its number of columns."""
     if design:
         columns = min(count, 4, max(1, int(design.width / 1.6)))
         height = 0.62 * design.width if count == 1 else 0.85 * design.width / columns

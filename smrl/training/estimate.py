@@ -93,7 +93,7 @@ def episode_steps(env: Env) -> int:
 
 
 class Stopwatch:
-    """Times the first rounds of a run, acting and then learning, and estimates what is left of it."""
+    """Times the first rounds of a run, acting and then learning, and estimates the remaining time."""
 
     def __init__(self, settings: Settings[Any], clock: Clock, episode: int) -> None:
         self._settings, self._clock, self._episode = settings, clock, episode

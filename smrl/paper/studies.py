@@ -16,7 +16,7 @@ from smrl.settings import Settings
 from smrl.smr.rules import Schedule, rule_of
 from smrl.studies.sweep import distinct, sweep
 
-Layout = Literal["curves", "steps", "returns", "bias", "hours"]
+Layout = Literal["curves", "steps", "returns", "bias", "hours", "gain"]
 EVALUATIONS = 20  # per run where runs are shorter than the paper's
 IN_STEPS = ("epsilon_steps", "noise_steps")  # hyperparameters that are numbers of steps
 
@@ -48,7 +48,7 @@ class Study:
     ours: str = ""  # what the paper leaves open and we chose
 
 
-ANT, CHEETAH, WALKER = ("Ant-v4",), ("HalfCheetah-v4",), ("Walker2d-v4",)
+ANT, CHEETAH, HOPPER, WALKER = ("Ant-v4",), ("HalfCheetah-v4",), ("Hopper-v4",), ("Walker2d-v4",)
 TWO = (*CHEETAH, *WALKER)
 BOTH = {"reuse": [1, 10]}
 PIXELS = tuple(
@@ -170,6 +170,25 @@ STUDIES = {
         "periodic resets against overfitting",
         (Runs("td3", ANT, {"reuse": [1, 10]}), Runs("td3", ANT, {"reuse": 10, "reset_every": 100_000})),
         ours="the whole study: the paper only suggests it",
+    ),
+    "controls": Study(
+        "not in it",
+        "what explains the gain of reuse: faster targets, the amount of computation, fresh batches, exploration",
+        tuple(
+            Runs("sac", tasks, control | {"steps": steps, "eval_every": every})
+            for tasks, steps, every in (((*HOPPER, *CHEETAH), 30_000, 5_000), (TABLE_2[:1], 100_000, 10_000))
+            for control in (
+                BOTH,
+                {"reuse": 1, "tau": 0.05},  # moves the targets as far per step as ten updates with 0.005
+                {"reuse": 10, "tau": 0.0005},  # as far as one
+                {"reuse": 10, "batch_size": 128, "learning_rate": 1.6e-4},  # half the computation
+                {"reuse": 1, "fresh_batches": 10},
+                BOTH | {"exploration": "mean-plus-noise"},
+            )
+        ),
+        seeds=3,
+        layout="gain",
+        ours="the whole study",
     ),
     "priming": Study(
         "text",

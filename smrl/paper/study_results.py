@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from smrl.paper.bands import counterpart, paper_task, reference, step_of
 from smrl.paper.published import PaperNumber, task_name
 from smrl.paper.studies import Study
+from smrl.presets import known_values
 from smrl.report.figures import COLOURS
 from smrl.report.results import ResultRow
 from smrl.report.text import UNKNOWN, TextTable, mean_and_sd, number, spread
 from smrl.runs.config import read_rows
+from smrl.runs.identity import identity, label
 from smrl.runs.paths import EVALUATIONS
 from smrl.runs.records import Record
-from smrl.statistics import mean_sd, return_at, steps_to
+from smrl.statistics import Array, area_under_curve, bootstrap_interval, mean_sd, return_at, steps_to
 
 PAPER_TIMES = 6 / 1.5  # hours of SAC on Walker2d with reuse 10 over those without, in the paper's text
 
@@ -34,6 +36,8 @@ def study_tables(study: Study, rows: Sequence[ResultRow], scale: float) -> list[
         return [returns_at_steps(rows, study.at, scale), *([ratios] if study.shows == "Tab. 2" else [])]
     if study.layout == "bias":
         return [final_bias(rows), final]
+    if study.layout == "gain":
+        return [shares_of_gain(rows), final]
     return [training_time(rows), final] if study.layout == "hours" else [final]
 
 
@@ -124,6 +128,47 @@ def training_time(rows: Sequence[ResultRow]) -> TextTable:
         f"The paper's text: SAC on Walker2d took {PAPER_TIMES:g} times as long with reuse 10, typically 3 to 5 times."
     )
     return TextTable("Training time", ("task", "settings", "hours", "over reuse 1"), cells, note, ("task", "settings"))
+
+
+def shares_of_gain(rows: Sequence[ResultRow]) -> TextTable:
+    """Make the table of what each control keeps of the gain of reuse 10 over reuse 1.
+
+    The mean return A over the first steps, as many as all runs of a task have, gives the share (A − A₁) / (A₁₀ − A₁).
+    """
+
+    def share(areas: Array, first: Array, tenth: Array) -> Array:  # (…, seeds, 1) each
+        low, high = first.mean(axis=(-2, -1)), tenth.mean(axis=(-2, -1))
+        return (areas.mean(axis=(-2, -1)) - low) / (high - low)
+
+    cells = []
+    for env in dict.fromkeys(row.curve.env for row in rows):
+        here = [row for row in rows if row.curve.env == env]
+        end = min(row.step for row in here)
+        areas = {row.name: _areas(row, end) for row in here}
+        base = {row.curve.settings["reuse"]: areas[row.name] for row in here if _is_usual(row)}
+        for row in here:
+            area, text = areas[row.name], UNKNOWN
+            if _is_usual(row):
+                text = {"1": "0", "10": "1"}.get(row.curve.settings["reuse"], UNKNOWN)
+            elif "1" in base and "10" in base:
+                value, low, high = (float(one) for one in bootstrap_interval(share, area, base["1"], base["10"]))
+                text = f"{value:.2f}" + ("" if np.isnan(low) else f" [{low:.2f}, {high:.2f}]")
+            cells.append((env, row.name, f"{len(area)}", f"{end:,}", spread(area[:, 0]), text))
+    columns = ("task", "settings", "seeds", "steps", "mean return until then", "share of the gain")
+    note = "Reuse 1 is 0 and reuse 10 is 1 by definition. Brackets: 95 % bootstrap interval over seeds."
+    return TextTable("Share of the gain of reuse", columns, tuple(cells), note, ("task", "settings"))
+
+
+def _is_usual(row: ResultRow) -> bool:
+    """Return whether all settings but the reuse are those of the preset."""
+    settings = row.curve.settings
+    return label(settings, list(identity(settings)), known_values(settings)) == label(settings, [])
+
+
+def _areas(row: ResultRow, end: int) -> Array:
+    """Return the mean return of each run until a step, (seeds, 1)."""
+    until = row.curve.steps <= end
+    return area_under_curve(row.curve.steps[until], row.curve.values[:, until])[:, None]
 
 
 class Bias(NamedTuple):

@@ -74,6 +74,23 @@ def test_training_time(tmp_path: Path) -> None:
     assert [row[2:] for row in found] == [("1.00", "1.0×"), ("5.00", "5.0×")]
 
 
+def test_shares_of_the_gain(tmp_path: Path) -> None:
+    """Areas until step 3,000, which all runs have: 1 and 3 at reuse 1, 9 and 11 at reuse 10, so the gain is 8."""
+    for seed in range(2):
+        for settings, value in (({"reuse": "1"}, 1.0), ({"reuse": "10"}, 9.0), ({"reuse": "1", "tau": 0.05}, 3.0)):
+            value += 2 * seed
+            write(tmp_path, {1_000: value, 3_000: value, 5_000: 99.0}, seed, steps=5_000, **settings)
+        write(tmp_path, {1_000: 6.0, 3_000: 8.0}, seed, reuse="10", batch_size=128, steps=3_000)
+    write(tmp_path, {1_000: 1.0}, env="Walker2d-v4", reuse="10", batch_size=128, steps=1_000)
+    found = study_results.shares_of_gain(rows(tmp_path)).rows
+    by_name = {row[:2]: row[2:] for row in found}
+    assert by_name["Hopper-v4", "SAC, reuse 1"][:3] == ("2", "3,000", "2.00 ± 1.41")
+    assert by_name["Hopper-v4", "SAC, reuse 10"][3] == "1"
+    assert by_name["Hopper-v4", "SAC, reuse 1, tau 0.05"][3].startswith("0.25 [")
+    assert by_name["Hopper-v4", "SAC, reuse 10, batch 128"][3].startswith("0.62 [")
+    assert by_name["Walker2d-v4", "SAC, reuse 10"][3] == "–", "without reuse 1 there is no gain"
+
+
 def test_bias(tmp_path: Path) -> None:
     for seed in range(2):
         write_run(tmp_path / f"{seed}", [(1_000, 1.0), (2_000, 2.0)], seed=seed)

@@ -24,6 +24,12 @@ def start(*words: object, **environment: str) -> subprocess.Popen[str]:
     )
 
 
+def read_until(process: subprocess.Popen[str], text: str) -> None:
+    """Read standard error up to a line with this text; lines about progress may come before."""
+    assert process.stderr is not None
+    assert any(text in line for line in process.stderr), f"it ended without '{text}'"
+
+
 def run(*words: object, **environment: str) -> tuple[int, str, str]:
     """Return the exit code, standard output and standard error of a command."""
     process = start(*words, **environment)

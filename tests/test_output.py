@@ -10,8 +10,8 @@ from typing import Any, TextIO
 
 import pytest
 from broken_envs import Toy
+from commands import read_until, start
 from commands import run as command
-from commands import start
 from sweeps import written
 
 import smrl
@@ -116,7 +116,7 @@ def test_a_train_command_whose_reader_leaves(tmp_path: Path) -> None:
     process = start("train", "ddpg", "Pendulum-v1", *FLAGS, *SIZES, "--steps", 400, "--runs", tmp_path)
     assert process.stdout is not None
     assert process.stderr is not None
-    assert "step 20 of 400" in process.stderr.readline()
+    read_until(process, "step 20 of 400")
     process.stderr.close()
     process.stdout.close()
     assert process.wait(60) == 0
@@ -146,7 +146,7 @@ def test_a_hangup_saves_the_run(tmp_path: Path) -> None:
     process = start(*words, "--checkpoint-seconds", 1000)
     assert process.stdout is not None
     assert process.stderr is not None
-    assert "step 20 of" in process.stderr.readline()
+    read_until(process, "step 20 of")
     process.stdout.close()
     process.stderr.close()
     process.send_signal(signal.SIGHUP)

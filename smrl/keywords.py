@@ -133,26 +133,32 @@ class Keywords(TypedDict, total=False):
     noise_clip: float
     """Bound of the noise on the target policy's actions. Only for td3, darc, drqv2."""
     delay: int
-    """Learning steps between two updates of the actor and the target networks. Only for td3."""
+    """Learning steps between two updates of the actor and the target networks. Only for td3, xqc."""
     temperature: Literal["auto"] | float
-    """Weight α of the entropy: a number, or auto to learn it from 1 on. Only for sac, tqc, redq, sac_pixels."""
+    """Weight α of the entropy: a number, or auto to learn it from 1 on. Only for sac, tqc, redq, xqc, sac_pixels."""
     temperature_learning_rate: float | None
-    """Learning rate of the temperature; by default that of learning_rate. Only for sac, tqc, redq, sac_pixels."""
+    """Learning rate of the temperature; by default that of learning_rate. Only for sac, tqc, redq, xqc, sac_pixels."""
     temperature_loss: Literal["alpha", "log-alpha"]
-    """Factor of the missing entropy in the temperature's loss: α, or log α. Only for sac, tqc, redq, sac_pixels."""
+    """Factor of the missing entropy in the temperature's loss: α, or log α. Only for sac, tqc, redq, xqc,
+    sac_pixels."""
     target_entropy: float | None
     """Target entropy of the temperature; by default minus the number of action dimensions. Only for sac, tqc, redq,
+    xqc, sac_pixels."""
+    initial_temperature: float
+    """Weight α of the entropy before its first step, if it is learned. Only for sac, tqc, redq, xqc, sac_pixels."""
+    target_entropy_factor: float
+    """Target entropy per action dimension, unless target_entropy gives its sum. Only for sac, tqc, redq, xqc,
     sac_pixels."""
     log_std_min: float
-    """Lower bound of the logarithm of the policy's standard deviation. Only for sac, tqc, redq, sac_pixels."""
+    """Lower bound of the logarithm of the policy's standard deviation. Only for sac, tqc, redq, xqc, sac_pixels."""
     log_std_max: float
-    """Upper bound of the logarithm of the policy's standard deviation. Only for sac, tqc, redq, sac_pixels."""
+    """Upper bound of the logarithm of the policy's standard deviation. Only for sac, tqc, redq, xqc, sac_pixels."""
     log_prob_floor: float
     """Number ε in log(1 - a² + ε) of the policy's log-probability; 0 selects the exact, stable form. Only for sac, tqc,
-    redq, sac_pixels."""
+    redq, xqc, sac_pixels."""
     exploration: Literal["sample", "mean-plus-noise"]
     """Actions while training: samples of the policy, or its mean plus Gaussian noise as in the authors' code. Only for
-    sac, tqc, redq, sac_pixels."""
+    sac, tqc, redq, xqc, sac_pixels."""
     target_interval: int
     """Learning steps between two updates of the target critics; at such a step every reuse makes one. Only for sac."""
     nu: float
@@ -165,7 +171,7 @@ class Keywords(TypedDict, total=False):
     critics: int
     """Number of critics. Only for tqc, redq."""
     atoms: int
-    """Quantiles (atoms) of each critic. Only for tqc."""
+    """Quantiles (atoms) of each critic. Only for tqc, xqc."""
     dropped: int
     """Number of largest atoms that the target leaves out, per critic. Only for tqc."""
     huber: float
@@ -179,6 +185,9 @@ class Keywords(TypedDict, total=False):
     """Loss of the critics: the sum of their squared errors, or the mean as in the authors' code. Only for redq."""
     first_temperature: float | None
     """Temperature until its first update; by default 1, where learning it starts. Only for redq."""
+    limit: float
+    """Largest return z_n, the negative of the smallest; normalise_rewards brings returns into this range. Only for
+    xqc."""
     filters: Sequence[int]
     """Filters of the convolutions. Only for sac_pixels, drqv2, dqn."""
     kernels: Sequence[int]
@@ -275,6 +284,8 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "temperature_learning_rate": None,
         "temperature_loss": "alpha",
         "target_entropy": None,
+        "initial_temperature": 1.0,
+        "target_entropy_factor": -1.0,
         "log_std_min": -20.0,
         "log_std_max": 2.0,
         "log_prob_floor": 0.0,
@@ -327,6 +338,8 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "temperature_learning_rate": None,
         "temperature_loss": "log-alpha",
         "target_entropy": None,
+        "initial_temperature": 1.0,
+        "target_entropy_factor": -1.0,
         "log_std_min": -20.0,
         "log_std_max": 2.0,
         "log_prob_floor": 0.0,
@@ -359,6 +372,8 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "temperature_learning_rate": None,
         "temperature_loss": "alpha",
         "target_entropy": None,
+        "initial_temperature": 1.0,
+        "target_entropy_factor": -1.0,
         "log_std_min": -20.0,
         "log_std_max": 2.0,
         "log_prob_floor": 0.0,
@@ -368,6 +383,38 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "critic_loss": "sum",
         "order": "critics-first",
         "first_temperature": None,
+    },
+    "xqc": {
+        "activation": "relu",
+        "learning_rate": 0.0003,
+        "learning_rate_factor": 1.0,
+        "adam_beta1": 0.9,
+        "adam_beta2": 0.999,
+        "adam_epsilon": 1e-08,
+        "weight_decay": 0.0,
+        "gradient_clip": None,
+        "actor_hidden": (256, 256, 256, 256),
+        "critic_hidden": (512, 512, 512, 512),
+        "initialisation": "torch",
+        "actor_learning_rate": None,
+        "critic_learning_rate": None,
+        "tau": 0.005,
+        "exploration_noise": 0.1,
+        "layer_norm": False,
+        "dropout": 0.0,
+        "temperature": "auto",
+        "temperature_learning_rate": None,
+        "temperature_loss": "alpha",
+        "target_entropy": None,
+        "initial_temperature": 0.01,
+        "target_entropy_factor": -0.5,
+        "log_std_min": -10.0,
+        "log_std_max": 2.0,
+        "log_prob_floor": 0.0,
+        "exploration": "sample",
+        "atoms": 101,
+        "limit": 5.0,
+        "delay": 3,
     },
     "sac_pixels": {
         "activation": "relu",
@@ -391,6 +438,8 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "temperature_learning_rate": None,
         "temperature_loss": "alpha",
         "target_entropy": None,
+        "initial_temperature": 1.0,
+        "target_entropy_factor": -1.0,
         "log_std_min": -20.0,
         "log_std_max": 2.0,
         "log_prob_floor": 0.0,

@@ -109,6 +109,10 @@ class SoftConfig(ActorCriticConfig):
     """Factor of the missing entropy in the temperature's loss: α, or log α."""
     target_entropy: float | None = None
     """Target entropy of the temperature; by default minus the number of action dimensions."""
+    initial_temperature: Positive = 1.0
+    """Weight α of the entropy before its first step, if it is learned."""
+    target_entropy_factor: float = -1.0
+    """Target entropy per action dimension, unless --target-entropy gives its sum."""
     log_std_min: float = -20.0
     """Lower bound of the logarithm of the policy's standard deviation."""
     log_std_max: float = 2.0
@@ -124,6 +128,14 @@ class SoftConfig(ActorCriticConfig):
             self.log_std_min < self.log_std_max,
             f"log_std_min must be below log_std_max, but {self.log_std_min:g} is not below {self.log_std_max:g}.",
         )
+
+    def initial_log_alpha(self) -> Array:
+        """Return log α before the first step."""
+        return jnp.zeros(()) + math.log(self.initial_temperature if self.temperature == "auto" else self.temperature)
+
+    def target_entropy_of(self, action_size: int) -> float:
+        """Return H̄ for this number of action dimensions."""
+        return self.target_entropy_factor * action_size if self.target_entropy is None else self.target_entropy
 
     def temperature_weight(self, log_alpha: Array) -> Array:
         """Return α or log α, the factor of the missing entropy in the temperature's loss."""

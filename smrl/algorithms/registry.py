@@ -63,6 +63,7 @@ _BUILT_IN = {
     "darc": "double actors regularised critics",
     "tqc": "truncated quantile critics",
     "redq": "randomised ensembled double Q-learning",
+    "xqc": "SAC with batch-normalised critics of the return's distribution",
     "sac_pixels": "soft actor-critic from images",
     "drqv2": "DrQ-v2: DDPG from images that are shifted at random",
     "dqn": "deep Q-network, for discrete actions",

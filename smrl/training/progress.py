@@ -23,7 +23,7 @@ LOGGER = logging.getLogger("smrl")
 Show = Callable[[int, str], None]  # level of logging, message
 REFRESH_SECONDS = 0.2
 SPEED_SECONDS = 10.0  # steps/s is the mean over this time
-LINE_SECONDS, POLL_SECONDS = 10.0, 0.5  # without bars: between two lines of a run, and between two looks at it
+LINE_SECONDS, POLL_SECONDS = 9.5, 0.5  # without bars: between two lines of a run, and between two looks at it
 
 
 class Progress:

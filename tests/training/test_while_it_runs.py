@@ -115,6 +115,7 @@ def test_a_stopwatch_estimates_what_is_left() -> None:
 
 
 def test_a_line_at_least_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert progress.LINE_SECONDS + progress.POLL_SECONDS <= 10
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.1)
     monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
     text = io.StringIO()

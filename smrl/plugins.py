@@ -5,7 +5,6 @@ import functools
 import importlib
 import operator
 import os
-import re
 import sys
 import textwrap
 from collections.abc import Callable
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ADVICE = "correct its name, or run where Python finds it (PYTHONPATH)"
-_REFERENCE = re.compile(r"[^\W\d][\w.]*:[^\W\d]")
 CHILD_MESSAGE = (
     b"smrl: the environment, or other code of yours, forked this process and returned in the child too; the child ends "
     b"here, and its parent goes on. End such a child with os._exit().\n"
@@ -77,15 +75,6 @@ def load(reference: str, what: str) -> Any:
     if found is None:
         raise SmrlError(f"{reference!r} does not name {what}: {absent(module, attribute)}")
     return found
-
-
-def is_reference(text: str) -> bool:
-    """Return whether a text may be ``module:name``.
-
-    >>> [is_reference(text) for text in ("my_module:Env-v0", "10:300000,1", "Hopper-v4")]
-    [True, False, False]
-    """
-    return _REFERENCE.match(text) is not None
 
 
 def find(module: ModuleType, attribute: str) -> Any:

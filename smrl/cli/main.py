@@ -99,12 +99,11 @@ def _dispatch(words: list[str]) -> None:
 
 def _names_module(word: str) -> bool:
     """Return whether a word, or the value in ``--flag=value``, is module:name and not a source of data."""
-    value = word.rpartition("=")[2]
-    if not plugins.is_reference(value):
+    if ":" not in word:
         return False
-    from smrl.data.sources import MINARI  # slow to import
+    from smrl.data.sources import names_module  # slow to import
 
-    return not value.startswith(MINARI)
+    return names_module(word.rpartition("=")[2])
 
 
 def _refuse_lost_output() -> None:

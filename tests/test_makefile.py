@@ -28,7 +28,7 @@ def test_results_fail_for_errors_and_not_for_verdicts(code: int, writes: bool, f
         program.chmod(0o755)
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "report.html").write_text("old\n")
-    command = ["make", "-f", MAKEFILE, "results", f"BIN={tmp_path / 'bin'}", "-o", ".venv/package"]
+    command = ["make", "-f", str(MAKEFILE), "results", f"BIN={tmp_path / 'bin'}", "-o", ".venv/package"]
     answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (answer.returncode != 0) is fails, answer.stderr
     assert ("the figures are drawn" in answer.stdout.splitlines()) is not fails

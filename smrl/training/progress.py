@@ -23,6 +23,7 @@ LOGGER = logging.getLogger("smrl")
 Show = Callable[[int, str], None]  # level of logging, message
 REFRESH_SECONDS = 0.2
 SPEED_SECONDS = 10.0  # steps/s is the mean over this time
+FEW_STEPS = 10  # between two lines, too few to tell how long the rest takes: the run is compiling
 LINE_SECONDS, POLL_SECONDS = 9.5, 0.5  # without bars: between two lines of a run, and between two looks at it
 
 
@@ -141,7 +142,7 @@ class ShownProgress(Progress):
         if step is not None and now - since >= LINE_SECONDS:
             self._last = (step, now)
             speed = (step - before) / (now - since)
-            left = f", {in_time((self._total - step) / speed)} left" if speed > 0 else ""
+            left = f", {in_time((self._total - step) / speed)} left" if step - before >= FEW_STEPS else ""
             self.inform(f"step {step:,} of {self._total:,}, {speed:,.1f} steps/s{left}")
 
     def evaluated(self, step: int, mean: float) -> None:
@@ -165,7 +166,7 @@ class ShownProgress(Progress):
     def _update(self, step: int, **fields: Any) -> str:
         """Move the bar, if there is one, and return the speed."""
         measured = self._speed.at(step, time.monotonic())
-        speed = f"{measured:.0f}" if measured >= 10 else f"{measured:.1f}"
+        speed = f"{measured:,.0f}" if measured >= 10 else f"{measured:.1f}"
         if self._bars:
             self._bars.update(self._task, completed=step, speed=speed, **fields)
         return speed

@@ -245,12 +245,12 @@ class Run:
 
         >>> print(run.export("hopper", to="onnx"))                                # doctest: +SKIP
         """
-        path, to, best = convert("path", path, Path), convert("to", to, str), convert("best", best, bool)
+        folder, to, best = convert("path", path, Path), convert("to", to, str), convert("best", best, bool)
         if to == FOLDER:
             from smrl.report.share import share  # draws a curve: slow to import
 
-            return share(self, path, best)
-        return export(self, path, to, best)
+            return share(self, folder, best)
+        return export(self, folder, to, best)
 
     def export_memory(self, path: str | Path, env: Callable[..., Raw] | None = None) -> WrittenDataset:
         """Write the replay memory of the newest checkpoint as a Minari dataset to a new folder; see docs/data.md.

@@ -79,7 +79,7 @@ def test_bars_fit_the_terminal(width: int) -> None:
     assert len(lines) == 2
     assert all(len(line.rstrip()) <= width for line in lines), lines
     if width >= 80:
-        assert all(part in lines[0] for part in ("REDQ", "seed 0", "987,654 steps, 1000/s", "return -12,345.6"))
+        assert all(part in lines[0] for part in ("REDQ", "seed 0", "987,654 steps, 1,000/s", "return -12,345.6"))
         assert "seed 1" in lines[1], "the end of a title tells runs apart"
     assert (LONG in lines[0]) == (width == 200)
     assert ("…" in lines[0]) == (width < 200)

@@ -146,10 +146,10 @@ class ShownProgress(Progress):
             self.inform(f"step {step:,} of {self._total:,}, {speed:,.1f} steps/s{left}")
 
     def evaluated(self, step: int, mean: float) -> None:
-        speed = self._update(step, value=f"{mean:,.1f}")
+        speed = self._update(step, value=f"{mean:z,.1f}")
         self._note_line(step)
         if not self._bars:
-            self.inform(f"step {step:,} of {self._total:,}, return {mean:,.1f}, {speed} steps/s")
+            self.inform(f"step {step:,} of {self._total:,}, return {mean:z,.1f}, {speed} steps/s")
 
     def notify(self, message: str) -> None:
         self._show(logging.WARNING, f"{self._title}: {message}")

@@ -99,7 +99,9 @@ def test_plain_lines_without_a_terminal() -> None:
         progress.begin(0)
         progress.advance(10)
         progress.evaluated(100, -1234.5)
-    (line,) = text.getvalue().splitlines()
+        progress.evaluated(200, -0.01)
+    line, other = text.getvalue().splitlines()
+    assert "step 200 of 1,000, return 0.0, " in other, "not -0.0"
     assert line.startswith(f"{LONG} [bold]: step 100 of 1,000, return -1,234.5, ")
     assert line.endswith(" steps/s")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from smrl import plugins
+from smrl.cli.main import main
 from smrl.errors import SmrlError
 
 TESTS = Path(__file__).parent
@@ -82,6 +83,24 @@ def test_a_failure_to_load_is_one_line(reference: str, message: str) -> None:
         plugins.load(reference, "an algorithm")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("flags", "is_allowed"),
+    [
+        (["--reuse", "plugged_in:no"], True),
+        (["--reuse=plugged_in:no"], True),
+        (["--reuse", "10:300,1"], False),
+        (["--data", "minari:pen/human-v2"], False),
+        (["--data=minari:pen/human-v2"], False),
+        ([], False),
+    ],
+)
+def test_the_command_line_allows_the_working_directory_for_modules_only(flags: list[str], is_allowed: bool) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "sac", "Pendulum-v1", *flags, "--steps", "1"])
+    assert ("" in sys.path) is is_allowed
 
 
 def test_entry_points_are_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

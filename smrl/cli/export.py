@@ -8,11 +8,9 @@ from smrl import plugins, runtime
 from smrl.cli.common import out
 from smrl.cli.flags import parse
 from smrl.errors import require
-from smrl.report.share import share
 from smrl.training.run import load
 
 DATASET = "minari"  # the target that is no policy
-FOLDER = "folder"
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,5 @@ def run(words: Sequence[str]) -> None:
     if command.to == DATASET:
         require(not command.best, "the target minari is the replay memory and not a policy: leave --best out.")
         out.print(str(trained.export_memory(command.output)), markup=False)
-    elif command.to == FOLDER:
-        out.print(str(share(trained, command.output, command.best)), markup=False)
     else:
         out.print(str(trained.export(command.output, command.to, command.best)), markup=False)

@@ -89,12 +89,21 @@ def _dispatch(words: list[str]) -> None:
 
         print(f"smrl {version('smrl')}")
     elif words[0] in COMMANDS:
-        if words[0] in TAKE_MODULES and any(":" in word and not word.startswith("minari:") for word in words[1:]):
+        if words[0] in TAKE_MODULES and any(map(_names_module, words[1:])):
             plugins.use_working_directory()
         importlib.import_module(f"smrl.cli.{words[0].replace('-', '_')}").run(words[1:])
     else:
         known = ", ".join(COMMANDS)
         raise SmrlError(f"there is no command '{words[0]}' among {known}{nearest(words[0], COMMANDS)}")
+
+
+def _names_module(word: str) -> bool:
+    """Return whether a word, or the value in ``--flag=value``, is module:name and not a source of data."""
+    if ":" not in word:
+        return False
+    from smrl.data.sources import names_module  # slow to import
+
+    return names_module(word.rpartition("=")[2])
 
 
 def _refuse_lost_output() -> None:

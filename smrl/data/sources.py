@@ -1,6 +1,7 @@
 """Find the sources of data that a user names, and read them into the rows of one replay memory."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,17 @@ from smrl.settings import Settings
 from smrl.types import Spec
 
 MINARI = "minari:"
+_REFERENCE = re.compile(r"[^\W\d][\w.]*:\D")
 KINDS = "minari:DATASET-ID, the folder of a Minari dataset, an .npz file, a run, or a folder of runs"
+
+
+def names_module(text: str) -> bool:
+    """Return whether a text is ``module:name``, which a user may give for most settings, and not a source of data.
+
+    >>> [names_module(text) for text in ("my_module:Env-v0", "10:300000,1", "minari:pen/human-v2")]
+    [True, False, False]
+    """
+    return _REFERENCE.match(text) is not None and not text.startswith(MINARI)
 
 
 def load(

@@ -19,7 +19,7 @@ from smrl.errors import SmrlError, nearest, require, short_repr
 from smrl.layers import Argmax, BestActor
 from smrl.plugins import UserCode, in_words
 from smrl.reading import parse_json, read_bytes
-from smrl.runs.atomic import discard, sync, writing
+from smrl.runs.atomic import discard, new_folder, sync, writing
 from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TRAINING
 from smrl.types import Continuous, Discrete
 
@@ -54,6 +54,7 @@ TARGETS = {
     "c": Target((c_header.FILE,), c_header.write, c_header.load, {"function": c_header.SIGNATURE}),
     "safetensors": Target((safetensors_file.FILE,), safetensors_file.write, safetensors_file.load),
 }
+FOLDER = "folder"  # a form that `smrl.report.share` writes
 CARD, CURVE = "README.md", "curve.png"
 SHARED = (CARD, CURVE, CONFIG, EVALUATIONS, TRAINING, CHECKPOINT)  # beside a policy in a folder of `smrl.report.share`
 FILES = {CONTRACT, "__pycache__", *(name for target in TARGETS.values() for name in target.files), *SHARED}
@@ -87,7 +88,8 @@ def export(
     run: "Run", path: Path, to: str, best: bool, add: Callable[[Path, Exported], None] | None = None
 ) -> Exported:
     """Write a run's policy to a folder; see `smrl.training.run.Run.export`. ``add`` may write more of SHARED to it."""
-    require(to in TARGETS, f"there is no target {short_repr(to)} among {', '.join(TARGETS)}{nearest(to, TARGETS)}")
+    known = (*TARGETS, FOLDER)
+    require(to in TARGETS, f"there is no target {short_repr(to)} among {', '.join(known)}{nearest(to, known)}")
     _refuse_other_files(path)
     target, policy = TARGETS[to], run.best_policy if best else run.policy
     description = _describe(run, policy)
@@ -100,29 +102,21 @@ def export(
         "earlier policy, such as that of --best.",
     )
     place = Path(os.path.abspath(path))
-    new = place.with_name(f".{place.name}.new")
-    with writing(path, "or export to another folder"):
-        if new.exists():
-            discard(new)
-        new.mkdir(parents=True)
-        try:
-            with UserCode(partial(_failure, to)):
-                target.write(new, description)
-                act, checked_by = target.load(new, description)
-                actions = _actions(act, observations)
-            difference, ties = compare(description, observations, wanted, actions)
-            rounding = _rounding(description, observations) if difference > TOLERANCE else None
-            done = Exported(path, to, policy.step, OBSERVATIONS, from_replay, difference, rounding, ties, checked_by)
-            if rounding is not None and difference > min(ROUNDINGS * rounding, LARGEST_DIFFERENCE):
-                raise _difference(done, description, observations, wanted)
-            contract = _contract(run, description, facts, done, best) | _examples(observations, wanted)
-            _write_contract(new / CONTRACT, contract)
-            if add is not None:
-                add(new, done)
-            _put_into_place(new, place)
-        finally:
-            if new.exists():
-                discard(new)
+    with writing(path, "or export to another folder"), new_folder(place) as new:
+        with UserCode(partial(_failure, to)):
+            target.write(new, description)
+            act, checked_by = target.load(new, description)
+            actions = _actions(act, observations)
+        difference, ties = compare(description, observations, wanted, actions)
+        rounding = _rounding(description, observations) if difference > TOLERANCE else None
+        done = Exported(path, to, policy.step, OBSERVATIONS, from_replay, difference, rounding, ties, checked_by)
+        if rounding is not None and difference > min(ROUNDINGS * rounding, LARGEST_DIFFERENCE):
+            raise _difference(done, description, observations, wanted)
+        contract = _contract(run, description, facts, done, best) | _examples(observations, wanted)
+        _write_contract(new / CONTRACT, contract)
+        if add is not None:
+            add(new, done)
+        _put_into_place(new, place)
     return done
 
 

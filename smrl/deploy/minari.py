@@ -4,7 +4,6 @@ import logging
 import math
 import os
 import re
-import shutil
 import sys
 import warnings
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from smrl.data.runs import Memory, read_memory, scaled_rewards
 from smrl.errors import SmrlError, require
 from smrl.memory.replay import Replay
 from smrl.plugins import import_module, in_words
-from smrl.runs.atomic import writing
+from smrl.runs.atomic import new_folder, writing
 from smrl.runs.identity import title
 
 if TYPE_CHECKING:
@@ -60,10 +59,11 @@ def write_dataset(run: "Run", path: Path, env: Any = None) -> WrittenDataset:
 
     memory = read_memory(run.path, sys.maxsize, logger.warning, only_complete=True)  # it has the size of its files
     place = path.absolute()  # Minari looks for the files of a relative path below that path
-    new = place.with_name(f".{place.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
-    with closing(run.make_env(env)) as own, writing(path, "or write the dataset to another place"):
-        new.mkdir(parents=True)
+    with (
+        closing(run.make_env(env)) as own,
+        writing(path, "or write the dataset to another place"),
+        new_folder(place) as new,
+    ):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about an environment that cannot be described in JSON
@@ -92,8 +92,6 @@ def write_dataset(run: "Run", path: Path, env: Any = None) -> WrittenDataset:
             os.rename(new, place)
         except (AssertionError, NotImplementedError, TypeError, ValueError) as error:
             raise SmrlError(f"Minari cannot store the replay memory of {run.path} ({in_words(error)}).") from error
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
     return written
 
 

@@ -165,7 +165,8 @@ def _check_episodes(ends: list[Step], steps: int, limit: int | None) -> Iterator
     lengths = [end.length for end in ends]
     terminated = sum(end.terminated for end in ends)
     if lengths:
-        what = f"{len(lengths)} episodes of {min(lengths)} to {max(lengths)} steps, {terminated} terminated"
+        span = " to ".join(map(str, sorted({min(lengths), max(lengths)})))
+        what = f"{len(lengths)} episodes of {span} steps, {terminated} terminated"
         yield Finding("note", what, "With random actions; the others reached a time limit.")
     elif limit and limit > steps:
         yield Finding("note", f"no episode ended within {steps} steps", f"The time limit is {limit} steps.")

@@ -77,6 +77,10 @@ def run(
     batches = convert("batches", batches, Repeats)
     sweep(algorithms, env, steps=steps[0], **settings)  # refuses a moment before the first evaluation
     longest = sweep(algorithms, env, steps=steps[-1], **settings)  # defaults that depend on the steps come from here
+    require(
+        all(one.data is None for one in longest),
+        "batch-fit measures batches of the replay memory that a run has collected itself: leave --data out.",
+    )
     moments = [[dataclasses.replace(one, steps=moment) for one in longest] for moment in steps]
     found = falls(batch_fit(moments, options, updates, batches))
     out.print(fall_table(found))

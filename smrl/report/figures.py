@@ -110,7 +110,7 @@ def _empty(count: int, design: Design | None) -> tuple[Figure, int]:
         height = 0.62 * design.width if count == 1 else 0.85 * design.width / columns
         size = (design.width, height * -(-count // columns) + 0.3)
     else:
-        columns = -(-count // -(-count // 3))
+        columns = balanced(count, 3)
         size = (6.4, 4.4) if count == 1 else (3.9 * columns, 3.1 * -(-count // columns) + 0.7)
     pad = 0.03 if design else 0.1
     return Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=pad, h_pad=0.8 * pad)), columns
@@ -165,16 +165,25 @@ def _legend(figure: Figure, columns: int, size: float, is_shared: bool, caption:
         figure.set_figheight(figure.get_figheight() + 0.021 * size * max(0, rows - 2))
         (lines,), (names,) = panels, texts
         look |= {"title": caption or None, "loc": "outside lower center"}
-        legend = figure.legend([*lines.values()], names, ncols=min(len(lines), side_by_side), **look)
+        legend = figure.legend([*lines.values()], names, ncols=balanced(len(lines), side_by_side), **look)
         legend.get_title().set(color=GREY, fontsize=0.85 * size)
         return
     figure.set_figheight(figure.get_figheight() + 0.018 * size * (rows + 1) * -(-len(panels) // columns))
     for axes, lines, names in zip(figure.axes, panels, texts, strict=True):
         below = axes.transAxes + ScaledTranslation(0, -0.05 * size, figure.dpi_scale_trans)  # the axis and its name
         place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": below}
-        axes.legend([*lines.values()], names, ncols=min(len(lines), side_by_side), **look, **place)
+        axes.legend([*lines.values()], names, ncols=balanced(len(lines), side_by_side), **look, **place)
     if caption:
         figure.supxlabel(caption, color=GREY, fontsize=0.85 * size)
+
+
+def balanced(count: int, most: int) -> int:
+    """Return the number of columns, at most ``most``, for rows of about the same length.
+
+    >>> balanced(4, 3), balanced(3, 3), balanced(1, 3), balanced(7, 3)
+    (2, 3, 1, 3)
+    """
+    return -(-count // -(-count // most))
 
 
 def _wrapped(name: str, letters: int) -> str:

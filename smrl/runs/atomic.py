@@ -5,7 +5,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,24 @@ def writing(what: Path, advice: str = CONTINUES) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise SmrlError(f"cannot write {what}: {reason}; make room {advice}.") from error
+
+
+@contextmanager
+def new_folder(place: Path) -> Iterator[Path]:
+    """Make an empty folder, to be renamed to ``place``. If it is not renamed, delete it and the parents made for it."""
+    new = place.with_name(f".{place.name}.new")
+    missing = [parent for parent in place.parents if not parent.exists()]
+    try:
+        if os.path.lexists(new):
+            discard(new)
+        new.mkdir(parents=True)
+        yield new
+    finally:
+        if new.exists():
+            discard(new)
+        for parent in missing:
+            with suppress(OSError):  # it is not empty, or was not made
+                parent.rmdir()
 
 
 def sync(path: Path) -> None:

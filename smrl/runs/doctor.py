@@ -70,15 +70,19 @@ class Examination:
             yield f"  steps       {done} of {settings['steps']:,}"
             yield f"  format      {self.config['format']}"
             yield f"  versions    {', '.join(f'{name} {number}' for name, number in self.config['versions'].items())}"
-            yield f"  processor   {self.config['cpu']}, {self.config['threads']} thread(s)"
+            yield f"  processor   {self.config['cpu']}, {_count(self.config['threads'], 'thread')}"
             code = ", ".join(f"the {part} {name}" for part, name in custom_code(settings).items()) or "nothing but smrl"
         yield f"  imports     {code}"
         advice = f"damaged; smrl doctor {self.path} --repair restores what it can"
         state = "intact" if self.has_memory else "intact, without its replay memory: it can act, but not be continued"
         yield f"  state       {state if self.is_intact else advice}"
         for part in self.parts:
-            size = f"{part.files:,} file{'' if part.files == 1 else 's'}, {decimal(part.size)}"
+            size = f"{_count(part.files, 'file')}, {decimal(part.size)}"
             yield f"  {part.name:<17} {size:<20} {'; '.join(part.damage) or 'intact'}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def examine(path: Path) -> Examination:

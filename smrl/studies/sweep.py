@@ -24,6 +24,7 @@ from typing import Any
 
 from smrl import plugins
 from smrl.algorithms import registry
+from smrl.data.sources import names_module
 from smrl.errors import SmrlError, nearest, require
 from smrl.preset_file import fits, setting_types, toml_value
 from smrl.presets import find_preset, preset_names, resolve
@@ -38,7 +39,6 @@ TOP_LEVEL_KEYS = ("title", "slurm", "runs")
 STUDY_KEYS = ("algorithm", "env", "preset", "seeds")  # keys of a table that are not settings of a single run
 EXAMPLES = {"algorithm": "sac", "env": "Hopper-v4", "preset": "paper"}  # the preset is also the default
 PRESET_LISTS = {"dqn": "atari", "sac_pixels": "dmc-pixels", "drqv2": "dmc-pixels"}  # "gym" for other algorithms
-_REFERENCE = re.compile(r"[A-Za-z_][\w.]*:\D.*")  # module:name, but not a schedule such as 10:300000,1
 
 TaskLists = Mapping[str, Sequence[str]]  # name → environment ids
 
@@ -224,7 +224,7 @@ def _read_file(path: Path, task_lists: TaskLists) -> Sweep:
 def _table_runs(table: dict[str, Any], task_lists: TaskLists) -> list[Settings[Any]]:
     """Return all combinations of the values of a table."""
     values_of_all = itertools.chain.from_iterable(map(_as_list, table.values()))
-    if any(isinstance(value, str) and _REFERENCE.fullmatch(value) for value in values_of_all):
+    if any(isinstance(value, str) and names_module(value) for value in values_of_all):
         plugins.use_working_directory()  # the file names a module of the user
     algorithms, envs, presets = (_names_in(table, key) for key in ("algorithm", "env", "preset"))
     hints = setting_types(algorithms)

@@ -17,7 +17,7 @@ from smrl.runs.atomic import writing
 from smrl.training.run import Run, make_environment, require_run
 from smrl.validation import Size, convert
 
-RENDERER = "MUJOCO_GL"
+SCREENLESS = {"MUJOCO_GL": "egl", "SDL_VIDEODRIVER": "dummy"}  # how MuJoCo and pygame draw without a screen
 # Words in the errors of renderers whose graphics libraries are missing.
 GRAPHICS = re.compile("egl|glget|libgl|opengl|osmesa|glfw|mujoco_gl", re.IGNORECASE)
 ADVICE = (
@@ -74,14 +74,14 @@ def play(
 
 @contextlib.contextmanager
 def _screenless() -> Iterator[None]:
-    """Let MuJoCo draw without a screen, unless the user has chosen a renderer; it looks when it draws first."""
-    chosen = os.environ.get(RENDERER)
-    os.environ[RENDERER] = chosen or "egl"
+    """Let environments draw without a screen, unless the user has chosen how; they look when they draw first."""
+    added = {name: value for name, value in SCREENLESS.items() if not os.environ.get(name)}
+    os.environ.update(added)
     try:
         yield
     finally:
-        if not chosen:
-            del os.environ[RENDERER]
+        for name in added:
+            del os.environ[name]
 
 
 @contextlib.contextmanager

@@ -23,7 +23,8 @@ LOGGER = logging.getLogger("smrl")
 Show = Callable[[int, str], None]  # level of logging, message
 REFRESH_SECONDS = 0.2
 SPEED_SECONDS = 10.0  # steps/s is the mean over this time
-LINE_SECONDS, POLL_SECONDS = 10.0, 0.5  # without bars: between two lines of a run, and between two looks at it
+FEW_STEPS = 10  # between two lines, too few to tell how long the rest takes: the run is compiling
+LINE_SECONDS, POLL_SECONDS = 9.5, 0.5  # without bars: between two lines of a run, and between two looks at it
 
 
 class Progress:
@@ -141,14 +142,14 @@ class ShownProgress(Progress):
         if step is not None and now - since >= LINE_SECONDS:
             self._last = (step, now)
             speed = (step - before) / (now - since)
-            left = f", {in_time((self._total - step) / speed)} left" if speed > 0 else ""
+            left = f", {in_time((self._total - step) / speed)} left" if step - before >= FEW_STEPS else ""
             self.inform(f"step {step:,} of {self._total:,}, {speed:,.1f} steps/s{left}")
 
     def evaluated(self, step: int, mean: float) -> None:
-        speed = self._update(step, value=f"{mean:,.1f}")
+        speed = self._update(step, value=f"{mean:z,.1f}")
         self._note_line(step)
         if not self._bars:
-            self.inform(f"step {step:,} of {self._total:,}, return {mean:,.1f}, {speed} steps/s")
+            self.inform(f"step {step:,} of {self._total:,}, return {mean:z,.1f}, {speed} steps/s")
 
     def notify(self, message: str) -> None:
         self._show(logging.WARNING, f"{self._title}: {message}")
@@ -165,7 +166,7 @@ class ShownProgress(Progress):
     def _update(self, step: int, **fields: Any) -> str:
         """Move the bar, if there is one, and return the speed."""
         measured = self._speed.at(step, time.monotonic())
-        speed = f"{measured:.0f}" if measured >= 10 else f"{measured:.1f}"
+        speed = f"{measured:,.0f}" if measured >= 10 else f"{measured:.1f}"
         if self._bars:
             self._bars.update(self._task, completed=step, speed=speed, **fields)
         return speed

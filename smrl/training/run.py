@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from smrl.deploy.export import Exported, export
+from smrl.deploy.export import FOLDER, Exported, export
 from smrl.deploy.minari import WrittenDataset, write_dataset
 from smrl.envs.environment import Environment
 from smrl.envs.make import Raw, make
@@ -241,10 +241,16 @@ class Run:
         """Write the newest policy, or the best so far, to a folder for use without smrl; see docs/deploy.md.
 
         ``to`` is numpy, onnx, c or safetensors. What is written is compared with the policy before it takes its place.
+        With folder, it is a small folder to share, which `smrl.load` opens, too.
 
         >>> print(run.export("hopper", to="onnx"))                                # doctest: +SKIP
         """
-        return export(self, convert("path", path, Path), convert("to", to, str), convert("best", best, bool))
+        folder, to, best = convert("path", path, Path), convert("to", to, str), convert("best", best, bool)
+        if to == FOLDER:
+            from smrl.report.share import share  # draws a curve: slow to import
+
+            return share(self, folder, best)
+        return export(self, folder, to, best)
 
     def export_memory(self, path: str | Path, env: Callable[..., Raw] | None = None) -> WrittenDataset:
         """Write the replay memory of the newest checkpoint as a Minari dataset to a new folder; see docs/data.md.

@@ -82,11 +82,13 @@ def run_training(
         for change in directory.changes(config, platform) if config else ():
             progress.notify(f"{change}, so the last bits may differ from a run that was never interrupted.")
         signals = resources.enter_context(SignalHandler(progress.notify))
-        _refuse_unfit(settings, spec)
+        if inputs is None:  # the folder was there already
+            _refuse_unfit(settings, spec)
         if config:
             checksums = config.get("inputs", {})
         else:
-            inputs = inputs or read_inputs(settings, spec, here, directory.path, progress.notify)
+            if inputs is None:
+                inputs = read_inputs(settings, spec, here, directory.path, progress.notify)
             checksums = keep_inputs(directory, inputs, progress.notify)
             del inputs
         config = directory.write_config(settings, spec, env_source, machine.threads(), platform, checksums)

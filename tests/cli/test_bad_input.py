@@ -107,6 +107,14 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "a layer of size 0": (("train", "ddpg", "Pendulum-v1", "--actor-hidden", "0"), "actor_hidden"),
     "a layer of size 0 among others": (("compare", "ddpg", "X-v1", "--actor-hidden", "8,8", "8,0"), "actor_hidden"),
     "no threads": (("train", "ddpg", "Pendulum-v1", "--threads", "0"), "threads must be .* from 1 to 1,024"),
+    "a name of two words": (
+        ("train", "sac", "Pendulum-v1", "--name", "two words", "--steps", "1"),
+        "name must be a word of at most 24",
+    ),
+    "a name that is a path": (
+        ("compare", "sac", "Pendulum-v1", "--name", "../x", "--steps", "1"),
+        "name must be a word of at most 24",
+    ),
     "no time": (("compare", "ddpg", "Pendulum-v1", "--max-minutes", "0"), "max_minutes must be a positive number"),
     "too many updates": (("train", "sac", "X-v1", "--reuse", "3000000000"), "reuse must be at most 1,000,000"),
     "too large a layer": (

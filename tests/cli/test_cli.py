@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -102,10 +103,19 @@ def test_video_is_an_extra(run: smrl.Run, tmp_path: Path, monkeypatch: pytest.Mo
     assert not list(tmp_path.iterdir())
 
 
-def test_play_writes_a_video(run: smrl.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_play_writes_a_video(
+    run: smrl.Run, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a screen too: what draws the pendulum would print that there is none."""
+    for name in ("XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
     video = tmp_path / "new" / "play.mp4"
+    before = dict(os.environ)
     main(["play", str(run.path), "--video", str(video)])
-    assert "return" in capsys.readouterr().out
+    printed = capfd.readouterr()
+    assert "return" in printed.out
+    assert printed.err == ""
+    assert dict(os.environ) == before
     frames = iio.imread(video, plugin="pyav")
     assert len(frames) == 200
     assert frames[0].std() > 0

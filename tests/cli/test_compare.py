@@ -53,7 +53,8 @@ def test_compare(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([*words, *SHORT, *SMALL, "--quiet", "-o", "new/curves.svg"])
     assert "learning curves: new/curves.svg" in capsys.readouterr().out
     assert "<svg" in (in_tmp_path / "new" / "curves.svg").read_text()
-    assert "must end in .png, .pdf or .svg" in refused_here(capsys, *words, "-o", "curves.doc")
+    message = refused_here(capsys, *words, *SHORT, *SMALL, "--quiet", "-o", "curves.doc")
+    assert "must end in .png, .pdf or .svg" in message
 
 
 def test_compare_sweeps_any_setting_of_several_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,8 +230,9 @@ def test_a_wrong_export_is_not_kept(pendulum: smrl.Run, tmp_path: Path, monkeypa
     pendulum.export(tmp_path / "policy")
     before = {path.name: path.read_bytes() for path in (tmp_path / "policy").iterdir()}
     monkeypatch.setitem(TARGETS, "numpy", wrong(by=1e-4))  # half of that as in [-1, 1]
-    with pytest.raises(SmrlError, match=r"by [45]\.\de-05, more than 1e-05, so it was not kept .* to another target"):
-        pendulum.export(tmp_path / "policy")
+    for place in (tmp_path / "policy", tmp_path / "new" / "deep" / "policy"):
+        with pytest.raises(SmrlError, match=r"by [45]\.\de-05, more than 1e-05, so it was not kept .* another target"):
+            pendulum.export(place)
     assert {path.name: path.read_bytes() for path in (tmp_path / "policy").iterdir()} == before
     assert list(tmp_path.iterdir()) == [tmp_path / "policy"]
 
@@ -355,7 +356,7 @@ def test_custom_algorithms(
 
 
 def test_refusals(pendulum: smrl.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SmrlError, match=r"no target 'nunpy' among numpy, onnx, c, safetensors; did you mean numpy\?"):
+    with pytest.raises(SmrlError, match=r"no target 'nunpy' among numpy, .*, folder; did you mean numpy\?"):
         pendulum.export(tmp_path / "policy", to="nunpy")
     with pytest.raises(SmrlError, match="to must be a text"):
         pendulum.export(tmp_path / "policy", to=3)  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ GOOD: list[tuple[Any, list[str]]] = [
         "Pendulum-v1",
         [
             "observations of shape (3,) and dtype float32, 1 continuous action in [-2, 2]",
-            "25 episodes of 200 to 200 steps",
+            "25 episodes of 200 steps",
             "per second",
         ],
     ),
@@ -65,7 +65,7 @@ GOOD: list[tuple[Any, list[str]]] = [
     ("InvertedPendulum-v4", ["shape (4,) and dtype float32", "terminated", "the reward was 1", "per second"]),
     (
         "Broken/Toy-v0",
-        [f"shape (2,) {UNIT}", "100 episodes of 50 to 50 steps, 0 terminated", "per second"],
+        [f"shape (2,) {UNIT}", "100 episodes of 50 steps, 0 terminated", "per second"],
     ),
     ("CartPole-v1", ["shape (4,) and dtype float32, 2 discrete actions", "terminated", "reward was 1", "per second"]),
     (

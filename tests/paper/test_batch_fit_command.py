@@ -114,6 +114,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
         "before their first evaluation .*lower --eval-every",
     ),
     "a word for steps": (("sac", "X-v1", "--steps", "ten"), "steps must be a whole number .*'ten'"),
+    "earlier data": (("sac", "X-v1", "--data", "none", "old.npz"), "has collected itself: leave --data out"),
     "a flag of other commands": (("sac", "X-v1", "--max-minutes", "1"), "--max-minutes"),
 }
 

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from written_runs import write_run, write_study
 
 from smrl.paper.bands import PUBLISHED
+from smrl.report.figures import learning_curves
 from smrl.report.page import page as make_page
 from smrl.report.report import make_report
 
@@ -197,6 +200,47 @@ def test_only_published_curves_are_dashed(browser: Any, tmp_path: Path) -> None:
         lines = panel(tab).locator("svg path, svg line").evaluate_all(script)
         assert {kind for kind, dash in lines if dash != "none"} == {"theirs"}
         assert panel(tab).locator("svg.plot path.mark").count() == 12  # all but the first seven
+
+
+def test_legends_are_short_and_a_setting_has_one_colour(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only SAC on Hopper has two tau; what the page draws has the colours of the figures of compare and report."""
+    several: list[dict[str, Any]] = [
+        {"env": "Hopper-v4", "tau": 0.02, "eval_every": 500},
+        {"env": "Hopper-v4", "tau": 0.03, "eval_every": 1000},
+        {"env": "Hopper-v4", "algorithm": "td3", "tau": 0.02},
+        {"env": "Ant-v4", "tau": 0.02},
+        {"env": "Ant-v4", "algorithm": "td3", "tau": 0.02},
+    ]
+    for index, changes in enumerate(several):
+        write_run(tmp_path / "runs" / f"{index}", [(1000, 1.0), (2000, 2.0)], **changes)
+    report, file = make_report([tmp_path / "runs"]), tmp_path / "report.html"
+    file.write_text(make_page(report), encoding="utf-8")
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    records = [run.record for run in report.runs]
+    for drawn in (records, [one for one in records if one.env == "Hopper-v4"]):  # as report and compare do
+        learning_curves(drawn, tmp_path / "curves.png")
+    colours = {
+        (number, axes.get_title("left")): {str(line.get_label()): to_rgb(line.get_color()) for line in axes.lines}
+        for number, figure in enumerate(figures)
+        for axes in figure.axes
+    }
+    assert {place: list(names) for place, names in colours.items()} == {
+        (0, "Ant-v4"): ["SAC, reuse 1", "TD3, reuse 1"],
+        (0, "Hopper-v4"): ["SAC, reuse 1, tau 0.02", "SAC, reuse 1, tau 0.03", "TD3, reuse 1"],
+        (1, "Hopper-v4"): ["SAC, reuse 1, tau 0.02", "SAC, reuse 1, tau 0.03", "TD3, reuse 1"],
+    }
+    stroke = "all => all.map(one => getComputedStyle(one).stroke)"
+    for tab in opened(browser, file, width=1200, color_scheme="light"):
+        for (_, env), wanted in colours.items():
+            soon(lambda: panel(tab, env).locator("svg.plot path.mean").count() == len(wanted))  # noqa: B023
+            assert panel(tab, env).locator(".legend .name").all_text_contents() == list(wanted)
+            for place in (".legend path.mean", "svg.plot path.mean"):
+                found = panel(tab, env).locator(place).evaluate_all(stroke)
+                shown = [tuple(int(part) / 255 for part in re.findall(r"\d+", colour)) for colour in found]
+                assert shown == list(wanted.values()), (env, place)
 
 
 def test_dark_mode_is_dark(browser: Any, report: Path) -> None:

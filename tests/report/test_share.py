@@ -66,6 +66,11 @@ def test_a_shared_folder(run: smrl.Run, capsys: pytest.CaptureFixture[str]) -> N
     assert "of the best evaluation, of step 3" in Path("again/README.md").read_text()
     main(["export", "moved", "--to", "folder", "-o", "again"])
     assert json.loads(Path("again/contract.json").read_text())["step"] == 7
+    run.export("by-python", to="folder", best=True)
+    np.testing.assert_array_equal(smrl.load("by-python").policy(OBS), run.policy(OBS))
+    assert "of the best evaluation, of step 3" in Path("by-python/README.md").read_text()
+    with pytest.raises(smrl.SmrlError, match=r"no target 'foldr' among .*, folder; did you mean folder\?"):
+        run.export("by-python", to="foldr")
     assert "not an earlier export" in refused_here(capsys, "export", "moved", "--to", "folder", "-o", run.path)
     (run.path / "evaluations.csv").unlink()
     assert "holds no evaluation yet" in refused_here(capsys, "export", run.path, "--to", "folder", "-o", "third")

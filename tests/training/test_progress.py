@@ -79,7 +79,7 @@ def test_bars_fit_the_terminal(width: int) -> None:
     assert len(lines) == 2
     assert all(len(line.rstrip()) <= width for line in lines), lines
     if width >= 80:
-        assert all(part in lines[0] for part in ("REDQ", "seed 0", "987,654 steps, 1000/s", "return -12,345.6"))
+        assert all(part in lines[0] for part in ("REDQ", "seed 0", "987,654 steps, 1,000/s", "return -12,345.6"))
         assert "seed 1" in lines[1], "the end of a title tells runs apart"
     assert (LONG in lines[0]) == (width == 200)
     assert ("…" in lines[0]) == (width < 200)
@@ -99,7 +99,9 @@ def test_plain_lines_without_a_terminal() -> None:
         progress.begin(0)
         progress.advance(10)
         progress.evaluated(100, -1234.5)
-    (line,) = text.getvalue().splitlines()
+        progress.evaluated(200, -0.01)
+    line, other = text.getvalue().splitlines()
+    assert "step 200 of 1,000, return 0.0, " in other, "not -0.0"
     assert line.startswith(f"{LONG} [bold]: step 100 of 1,000, return -1,234.5, ")
     assert line.endswith(" steps/s")
 

@@ -12,7 +12,13 @@ from broken_envs import Toy
 import smrl
 from smrl.errors import SmrlError
 from smrl.presets import resolve
+from smrl.training.run_training import _refuse_unfit as refuse_unfit
 from smrl.training.run_training import cost_of_reuse
+
+TINY: dict[str, Any] = {
+    **{"warmup": 10, "batch_size": 4, "max_episode_steps": 5, "eval_every": 10, "eval_episodes": 1},
+    **{"actor_hidden": (8,), "critic_hidden": (8,)},
+}
 
 
 @pytest.mark.parametrize(
@@ -54,13 +60,25 @@ def test_channels_that_come_first_are_warned_about(tmp_path: Path, capsys: pytes
     assert "have the shape (3, 84, 84), as if the channels came first. smrl takes them for (height, width" in message
 
 
+def test_settings_are_checked_once_in_a_new_run_and_in_a_continued_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = list[int]()
+
+    def noted(settings: Any, spec: Any) -> None:
+        checked.append(settings.steps)
+        refuse_unfit(settings, spec)
+
+    monkeypatch.setattr("smrl.training.run_training._refuse_unfit", noted)
+    for steps in (20, 40, 40):
+        smrl.train("ddpg", "Pendulum-v1", **TINY, steps=steps, runs=tmp_path, quiet=True)
+    assert checked == [20, 40], "a finished run is left alone"
+
+
 def test_run_without_a_first_checkpoint_says_that_it_starts_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings: dict[str, Any] = {
-        **{"runs": tmp_path, "steps": 20, "warmup": 10, "batch_size": 4, "max_episode_steps": 5},
-        **{"eval_every": 10, "eval_episodes": 1, "actor_hidden": (8,), "critic_hidden": (8,)},
-    }
+    settings: dict[str, Any] = {**TINY, "runs": tmp_path, "steps": 20}
     folder = smrl.train("ddpg", "Pendulum-v1", **settings).path / "checkpoint"
     shutil.rmtree(folder)
     folder.mkdir()

@@ -115,6 +115,7 @@ def test_a_stopwatch_estimates_what_is_left() -> None:
 
 
 def test_a_line_at_least_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert progress.LINE_SECONDS + progress.POLL_SECONDS <= 10
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.1)
     monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
     text = io.StringIO()
@@ -122,14 +123,16 @@ def test_a_line_at_least_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> N
         board.progress("waits", 100)
         shown = board.progress("SAC", 100)
         shown.begin(0)
-        shown.advance(50)
-        end = time.monotonic() + 10
-        while text.getvalue().count("\n") < 2 and time.monotonic() < end:
-            time.sleep(0.01)
-    first, second, *_ = text.getvalue().splitlines()
+        for step, lines in ((50, 2), (51, 4)):
+            shown.advance(step)
+            end = time.monotonic() + 10
+            while text.getvalue().count("\n") < lines and time.monotonic() < end:
+                time.sleep(0.01)
+    first, second, *others = text.getvalue().splitlines()
     assert first.startswith("SAC: step 50 of 100, ")
     assert first.endswith(" s left")
     assert second == "SAC: step 50 of 100, 0.0 steps/s", "also while it waits"
+    assert not any(line.endswith(" left") for line in others), "one step, which compiles, does not tell how long"
     assert "waits" not in text.getvalue()
 
 

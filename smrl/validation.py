@@ -80,18 +80,20 @@ def convert(name: str, value: Any, hint: Any) -> Any:
     Traceback (most recent call last):
     smrl.errors.SmrlError: steps must be a whole number of at least 1, not '100'.
     """
-    wanted, limit = describe(hint), ""
+    bound = None
     try:
         plain = msgspec.to_builtins(value, builtin_types=(bytes, bytearray), enc_hook=_as_builtin)
         converted = msgspec.convert(plain, hint, dec_hook=_as_path)
         if not isinstance(converted, float) or math.isfinite(converted):
             return converted
     except msgspec.ValidationError as error:
-        if bound := _UPPER_BOUND.search(str(error)):
-            largest = f"{int(bound['number']) - (bound['sign'] == '<'):,}"
-            limit = "" if largest in wanted else f" (at most {largest}{' long' if bound['length'] else ''})"
+        bound = _UPPER_BOUND.search(str(error))
     except (TypeError, ValueError, RecursionError):  # of another type; an integer of 5,000 digits; nested 5,000 times
         pass
+    wanted, limit = describe(hint), ""
+    if bound:
+        largest = f"{int(bound['number']) - (bound['sign'] == '<'):,}"
+        limit = "" if largest in wanted else f" (at most {largest}{' long' if bound['length'] else ''})"
     raise SmrlError(f"{name} must be {wanted}{limit}, not {short_repr(value)}.")
 
 

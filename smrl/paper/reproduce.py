@@ -101,9 +101,12 @@ def overview(options: Options) -> Table:
     for name, (place, title) in WITHOUT_STUDY.items():
         table.add_row(name, place, title, UNKNOWN, "")
     for name, study in STUDIES.items():
-        several = runs(study, options.scale, options.seeds)
-        finished = sum(_done(one, options.runs) >= one.steps for one in several)
-        table.add_row(name, study.shows, study.title, f"{finished} of {len(several)}", study.ours)
+        seeds = options.seeds or study.seeds
+        count, finished = len(runs(study, options.scale, 1)) * seeds, 0
+        if options.runs.exists():  # otherwise the runs of all seeds need not be named
+            several = runs(study, options.scale, seeds)
+            finished = sum(_done(one, options.runs) >= one.steps for one in several)
+        table.add_row(name, study.shows, study.title, f"{finished} of {count}", study.ours)
     return table
 
 

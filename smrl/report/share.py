@@ -10,10 +10,11 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from smrl.deploy.export import CARD, CONTRACT, CURVE, Exported, export
+from smrl.deploy.export import CARD, CONTRACT, CURVE, FOLDER, Exported, export
 from smrl.errors import require
 from smrl.reading import open_regular, read_bytes
 from smrl.report.figures import learning_curves
@@ -66,7 +67,7 @@ def share(run: "Run", path: Path, best: bool = False) -> Exported:
         learning_curves([record], folder / CURVE)
         (folder / CARD).write_text(_card(run, record, done, best), encoding="utf-8", errors="backslashreplace")
 
-    return export(run, path, "numpy", best, add)
+    return replace(export(run, path, "numpy", best, add), target=FOLDER)
 
 
 def _copy_checkpoint(directory: RunDirectory, folder: Path) -> None:

@@ -70,7 +70,7 @@ def run_training(
         done = checkpoint.newest_step(directory.checkpoint) or 0
         if done >= settings.steps:
             progress.advance(done)
-            progress.inform(f"finished already, {done:,} steps; see {directory.path}")
+            progress.inform(f"finished already, {done:,} steps")
             return Run(directory.path, trust=True)
         threads = config["threads"] if config else _threads(settings, options)  # a run's last bits depend on them
         require(

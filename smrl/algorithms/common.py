@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from smrl.errors import SmrlError, require
+from smrl.kernels.dense import Form
 from smrl.nn.networks import (
     Activation,
     Critic,
@@ -94,7 +95,8 @@ class ActorCriticConfig(OptimiserConfig):
     def critic(self, atoms: int | None = None) -> Critic:
         """Return one critic."""
         initializer = small_last if self.initialisation == "small-last" else self.actor_initializer()
-        return Critic(self.critic_hidden, atoms, initializer, self.activation, self.layer_norm, self.dropout)
+        form: Form = "normalised" if self.layer_norm else "plain"
+        return Critic(self.critic_hidden, atoms, initializer, self.activation, form, self.dropout)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,13 +106,18 @@ class Keywords(TypedDict, total=False):
     adam_epsilon: float
     """Adam's constant in the denominator."""
     weight_decay: float
-    """Multiple of the parameters that is added to the gradients of actor and critics (L2 regularisation)."""
+    """Weight λ of the decay of the parameters of actor and critics, in the form of weight_decay_form."""
+    weight_decay_form: Literal["l2", "decoupled"]
+    """Decay of the parameters: add λθ to the gradient (L2), or subtract it from θ with the learning rate (AdamW)."""
     gradient_clip: float | None
     """Largest norm of the gradient of the actor, and of all critics together; not clipped by default."""
+    network: Literal["mlp", "simba"]
+    """Architecture of actor and critics: perceptrons, or SimBa's residual networks with their own initial weights. Not
+    for drqv2, dqn."""
     actor_hidden: Sequence[int]
-    """Sizes of the actor's hidden layers. Not for dqn."""
+    """Sizes of the actor's hidden layers; of SimBa's, one width per residual block. Not for dqn."""
     critic_hidden: Sequence[int]
-    """Sizes of each critic's hidden layers. Not for dqn."""
+    """Sizes of each critic's hidden layers; of SimBa's, one width per residual block. Not for dqn."""
     initialisation: Literal["torch", "small-last", "xavier", "orthogonal"]
     """Initial weights: PyTorch's default; the same with critics near 0; Xavier or orthogonal with zero biases. Not for
     drqv2, dqn."""
@@ -128,6 +133,10 @@ class Keywords(TypedDict, total=False):
     """Layer normalisation in the critics; with dropout this is DroQ. Not for drqv2, dqn."""
     dropout: float
     """Dropout rate in the critics and their target networks; DroQ uses 0.01. Not for drqv2, dqn."""
+    weight_projection: bool
+    """Divide the weights of every unit of the critics by their norm, at the start and after every step. It is harmless
+    only where normalisation undoes the scale of a layer, so it needs layer_norm or network simba. Not for drqv2,
+    dqn."""
     target_noise: float
     """Standard deviation of the noise on the target policy's actions (target policy smoothing). Only for td3, darc."""
     noise_clip: float
@@ -135,14 +144,18 @@ class Keywords(TypedDict, total=False):
     delay: int
     """Learning steps between two updates of the actor and the target networks. Only for td3."""
     temperature: Literal["auto"] | float
-    """Weight α of the entropy: a number, or auto to learn it from 1 on. Only for sac, tqc, redq, sac_pixels."""
+    """Weight α of the entropy: a number, or auto to learn it. Only for sac, tqc, redq, sac_pixels."""
+    initial_temperature: float
+    """Temperature α at which learning it starts. Only for sac, tqc, redq, sac_pixels."""
     temperature_learning_rate: float | None
     """Learning rate of the temperature; by default that of learning_rate. Only for sac, tqc, redq, sac_pixels."""
     temperature_loss: Literal["alpha", "log-alpha"]
     """Factor of the missing entropy in the temperature's loss: α, or log α. Only for sac, tqc, redq, sac_pixels."""
     target_entropy: float | None
-    """Target entropy of the temperature; by default minus the number of action dimensions. Only for sac, tqc, redq,
-    sac_pixels."""
+    """Target entropy of the temperature; by default target_entropy_factor times the number of action dimensions. Only
+    for sac, tqc, redq, sac_pixels."""
+    target_entropy_factor: float
+    """Target entropy per action dimension; SimBa and its successors use -0.5. Only for sac, tqc, redq, sac_pixels."""
     log_std_min: float
     """Lower bound of the logarithm of the policy's standard deviation. Only for sac, tqc, redq, sac_pixels."""
     log_std_max: float
@@ -178,7 +191,7 @@ class Keywords(TypedDict, total=False):
     critic_loss: Literal["sum", "mean"]
     """Loss of the critics: the sum of their squared errors, or the mean as in the authors' code. Only for redq."""
     first_temperature: float | None
-    """Temperature until its first update; by default 1, where learning it starts. Only for redq."""
+    """Temperature until its first update; by default initial_temperature, where learning it starts. Only for redq."""
     filters: Sequence[int]
     """Filters of the convolutions. Only for sac_pixels, drqv2, dqn."""
     kernels: Sequence[int]
@@ -220,7 +233,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (256, 256),
         "critic_hidden": (256, 256),
         "initialisation": "torch",
@@ -230,6 +245,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
     },
     "td3": {
         "activation": "relu",
@@ -239,7 +255,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (256, 256),
         "critic_hidden": (256, 256),
         "initialisation": "torch",
@@ -249,6 +267,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
         "target_noise": 0.2,
         "noise_clip": 0.5,
         "delay": 2,
@@ -261,7 +280,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (256, 256),
         "critic_hidden": (256, 256),
         "initialisation": "torch",
@@ -271,10 +292,13 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
         "temperature": "auto",
+        "initial_temperature": 1.0,
         "temperature_learning_rate": None,
         "temperature_loss": "alpha",
         "target_entropy": None,
+        "target_entropy_factor": -1.0,
         "log_std_min": -20.0,
         "log_std_max": 2.0,
         "log_prob_floor": 0.0,
@@ -289,7 +313,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (400, 300),
         "critic_hidden": (400, 300),
         "initialisation": "torch",
@@ -299,6 +325,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
         "target_noise": 0.2,
         "noise_clip": 0.5,
         "nu": 0.1,
@@ -313,7 +340,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (256, 256),
         "critic_hidden": (512, 512, 512),
         "initialisation": "torch",
@@ -323,10 +352,13 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
         "temperature": "auto",
+        "initial_temperature": 1.0,
         "temperature_learning_rate": None,
         "temperature_loss": "log-alpha",
         "target_entropy": None,
+        "target_entropy_factor": -1.0,
         "log_std_min": -20.0,
         "log_std_max": 2.0,
         "log_prob_floor": 0.0,
@@ -345,7 +377,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (256, 256),
         "critic_hidden": (256, 256),
         "initialisation": "torch",
@@ -355,10 +389,13 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
         "temperature": "auto",
+        "initial_temperature": 1.0,
         "temperature_learning_rate": None,
         "temperature_loss": "alpha",
         "target_entropy": None,
+        "target_entropy_factor": -1.0,
         "log_std_min": -20.0,
         "log_std_max": 2.0,
         "log_prob_floor": 0.0,
@@ -377,7 +414,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (512, 512),
         "critic_hidden": (512, 512),
         "initialisation": "torch",
@@ -387,10 +426,13 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
         "temperature": "auto",
+        "initial_temperature": 1.0,
         "temperature_learning_rate": None,
         "temperature_loss": "alpha",
         "target_entropy": None,
+        "target_entropy_factor": -1.0,
         "log_std_min": -20.0,
         "log_std_max": 2.0,
         "log_prob_floor": 0.0,
@@ -410,6 +452,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
         "filters": (32, 32, 32, 32),
         "kernels": (3, 3, 3, 3),
@@ -434,6 +477,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
         "filters": (32, 64, 32),
         "kernels": (8, 4, 3),

@@ -51,7 +51,8 @@ def real(value: Any) -> np.float64:
 
 
 SIGNATURES: dict[str, dict[str, Callable[[Any], np.number[Any]]]] = {  # the attributes of every kernel
-    "smrl_adam": dict.fromkeys(("rate", "beta1", "beta2", "epsilon"), real),
+    "smrl_adam": dict.fromkeys(("rate", "beta1", "beta2", "epsilon", "decay"), real),
+    "smrl_project": {},
     "smrl_polyak": {"tau": real},
     "smrl_mlp": dict.fromkeys(("layers", "form", "keep", "chosen"), whole) | {"epsilon": real},
     "smrl_mlp_backward": dict.fromkeys(("layers", "form", "inputs", "weights"), whole),

@@ -28,7 +28,7 @@ STRIDE = {"stride": np.int64(1)}
 FORM = {"layers": np.int64(2), "form": np.int64(2)}  # embedding, LayerNorm, output
 MLP = FORM | {"keep": np.int64(1), "chosen": np.int64(0), "epsilon": np.float64(1e-5)}
 BACK = FORM | {"inputs": np.int64(1), "weights": np.int64(1)}
-ADAM = {name: np.float64(0.1) for name in ("rate", "beta1", "beta2", "epsilon")}
+ADAM = {name: np.float64(0.1) for name in ("rate", "beta1", "beta2", "epsilon", "decay")}
 TAU = {"tau": np.float64(0.1)}
 PARAMETERS: Shapes = [(3, 4), (4,), (4, 5), (5,), (4,), (4,)]  # weights and biases, of the second layer scale and shift
 KEPT: Shapes = [(7, 4), (7, 4), (7, 2)]
@@ -44,6 +44,7 @@ GIVEN: dict[str, tuple[Shapes, Shapes, dict[str, Any]]] = {  # results, argument
         BACK,
     ),
     "smrl_adam": ([(3, 2)] * 3, [(2,), *[(3, 2)] * 4], ADAM),
+    "smrl_project": ([(3, 2)], [(3, 2)], {}),
     "smrl_polyak": ([(3, 2)], [(3, 2), (3, 2)], TAU),
 }
 every_kernel = pytest.mark.parametrize("name", GIVEN)

@@ -106,13 +106,18 @@ class Keywords(TypedDict, total=False):
     adam_epsilon: float
     """Adam's constant in the denominator."""
     weight_decay: float
-    """Multiple of the parameters that is added to the gradients of actor and critics (L2 regularisation)."""
+    """Weight λ of the decay of the parameters of actor and critics, in the form of weight_decay_form."""
+    weight_decay_form: Literal["l2", "decoupled"]
+    """Decay of the parameters: add λθ to the gradient (L2), or subtract it from θ with the learning rate (AdamW)."""
     gradient_clip: float | None
     """Largest norm of the gradient of the actor, and of all critics together; not clipped by default."""
+    network: Literal["mlp", "simba"]
+    """Architecture of actor and critics: perceptrons, or SimBa's residual networks with their own initial weights. Not
+    for drqv2, dqn."""
     actor_hidden: Sequence[int]
-    """Sizes of the actor's hidden layers. Not for dqn."""
+    """Sizes of the actor's hidden layers; of SimBa's, one width per residual block. Not for dqn."""
     critic_hidden: Sequence[int]
-    """Sizes of each critic's hidden layers. Not for dqn."""
+    """Sizes of each critic's hidden layers; of SimBa's, one width per residual block. Not for dqn."""
     initialisation: Literal["torch", "small-last", "xavier", "orthogonal"]
     """Initial weights: PyTorch's default; the same with critics near 0; Xavier or orthogonal with zero biases. Not for
     drqv2, dqn."""
@@ -128,6 +133,10 @@ class Keywords(TypedDict, total=False):
     """Layer normalisation in the critics; with dropout this is DroQ. Not for drqv2, dqn."""
     dropout: float
     """Dropout rate in the critics and their target networks; DroQ uses 0.01. Not for drqv2, dqn."""
+    weight_projection: bool
+    """Divide the weights of every unit of the critics by their norm, at the start and after every step. It is harmless
+    only where normalisation undoes the scale of a layer, so it needs layer_norm or network simba. Not for drqv2,
+    dqn."""
     target_noise: float
     """Standard deviation of the noise on the target policy's actions (target policy smoothing). Only for td3, darc."""
     noise_clip: float
@@ -135,19 +144,19 @@ class Keywords(TypedDict, total=False):
     delay: int
     """Learning steps between two updates of the actor and the target networks. Only for td3, xqc."""
     temperature: Literal["auto"] | float
-    """Weight α of the entropy: a number, or auto to learn it from 1 on. Only for sac, tqc, redq, xqc, sac_pixels."""
+    """Weight α of the entropy: a number, or auto to learn it. Only for sac, tqc, redq, xqc, sac_pixels."""
+    initial_temperature: float
+    """Temperature α at which learning it starts. Only for sac, tqc, redq, xqc, sac_pixels."""
     temperature_learning_rate: float | None
     """Learning rate of the temperature; by default that of learning_rate. Only for sac, tqc, redq, xqc, sac_pixels."""
     temperature_loss: Literal["alpha", "log-alpha"]
     """Factor of the missing entropy in the temperature's loss: α, or log α. Only for sac, tqc, redq, xqc,
     sac_pixels."""
     target_entropy: float | None
-    """Target entropy of the temperature; by default minus the number of action dimensions. Only for sac, tqc, redq,
-    xqc, sac_pixels."""
-    initial_temperature: float
-    """Weight α of the entropy before its first step, if it is learned. Only for sac, tqc, redq, xqc, sac_pixels."""
+    """Target entropy of the temperature; by default target_entropy_factor times the number of action dimensions. Only
+    for sac, tqc, redq, xqc, sac_pixels."""
     target_entropy_factor: float
-    """Target entropy per action dimension, unless target_entropy gives its sum. Only for sac, tqc, redq, xqc,
+    """Target entropy per action dimension; SimBa and its successors use -0.5. Only for sac, tqc, redq, xqc,
     sac_pixels."""
     log_std_min: float
     """Lower bound of the logarithm of the policy's standard deviation. Only for sac, tqc, redq, xqc, sac_pixels."""
@@ -184,7 +193,7 @@ class Keywords(TypedDict, total=False):
     critic_loss: Literal["sum", "mean"]
     """Loss of the critics: the sum of their squared errors, or the mean as in the authors' code. Only for redq."""
     first_temperature: float | None
-    """Temperature until its first update; by default 1, where learning it starts. Only for redq."""
+    """Temperature until its first update; by default initial_temperature, where learning it starts. Only for redq."""
     limit: float
     """Largest return z_n, the negative of the smallest; normalise_rewards brings returns into this range. Only for
     xqc."""
@@ -229,7 +238,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (256, 256),
         "critic_hidden": (256, 256),
         "initialisation": "torch",
@@ -239,6 +250,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
     },
     "td3": {
         "activation": "relu",
@@ -248,7 +260,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (256, 256),
         "critic_hidden": (256, 256),
         "initialisation": "torch",
@@ -258,6 +272,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
         "target_noise": 0.2,
         "noise_clip": 0.5,
         "delay": 2,
@@ -270,7 +285,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (256, 256),
         "critic_hidden": (256, 256),
         "initialisation": "torch",
@@ -280,11 +297,12 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
         "temperature": "auto",
+        "initial_temperature": 1.0,
         "temperature_learning_rate": None,
         "temperature_loss": "alpha",
         "target_entropy": None,
-        "initial_temperature": 1.0,
         "target_entropy_factor": -1.0,
         "log_std_min": -20.0,
         "log_std_max": 2.0,
@@ -300,7 +318,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (400, 300),
         "critic_hidden": (400, 300),
         "initialisation": "torch",
@@ -310,6 +330,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
         "target_noise": 0.2,
         "noise_clip": 0.5,
         "nu": 0.1,
@@ -324,7 +345,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (256, 256),
         "critic_hidden": (512, 512, 512),
         "initialisation": "torch",
@@ -334,11 +357,12 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
         "temperature": "auto",
+        "initial_temperature": 1.0,
         "temperature_learning_rate": None,
         "temperature_loss": "log-alpha",
         "target_entropy": None,
-        "initial_temperature": 1.0,
         "target_entropy_factor": -1.0,
         "log_std_min": -20.0,
         "log_std_max": 2.0,
@@ -358,7 +382,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (256, 256),
         "critic_hidden": (256, 256),
         "initialisation": "torch",
@@ -368,11 +394,12 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
         "temperature": "auto",
+        "initial_temperature": 1.0,
         "temperature_learning_rate": None,
         "temperature_loss": "alpha",
         "target_entropy": None,
-        "initial_temperature": 1.0,
         "target_entropy_factor": -1.0,
         "log_std_min": -20.0,
         "log_std_max": 2.0,
@@ -392,7 +419,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (256, 256, 256, 256),
         "critic_hidden": (512, 512, 512, 512),
         "initialisation": "torch",
@@ -402,11 +431,12 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
         "temperature": "auto",
+        "initial_temperature": 0.01,
         "temperature_learning_rate": None,
         "temperature_loss": "alpha",
         "target_entropy": None,
-        "initial_temperature": 0.01,
         "target_entropy_factor": -0.5,
         "log_std_min": -10.0,
         "log_std_max": 2.0,
@@ -424,7 +454,9 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
+        "network": "mlp",
         "actor_hidden": (512, 512),
         "critic_hidden": (512, 512),
         "initialisation": "torch",
@@ -434,11 +466,12 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "exploration_noise": 0.1,
         "layer_norm": False,
         "dropout": 0.0,
+        "weight_projection": False,
         "temperature": "auto",
+        "initial_temperature": 1.0,
         "temperature_learning_rate": None,
         "temperature_loss": "alpha",
         "target_entropy": None,
-        "initial_temperature": 1.0,
         "target_entropy_factor": -1.0,
         "log_std_min": -20.0,
         "log_std_max": 2.0,
@@ -459,6 +492,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
         "filters": (32, 32, 32, 32),
         "kernels": (3, 3, 3, 3),
@@ -483,6 +517,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "adam_beta2": 0.999,
         "adam_epsilon": 1e-08,
         "weight_decay": 0.0,
+        "weight_decay_form": "l2",
         "gradient_clip": None,
         "filters": (32, 64, 32),
         "kernels": (8, 4, 3),

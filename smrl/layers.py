@@ -79,6 +79,13 @@ class LayerNorm:
 
 
 @dataclass(frozen=True)
+class Residual:
+    """x + Σ branch(x), where the layers of every branch keep the size of x."""
+
+    branches: tuple[Sequence["Layer"], ...]
+
+
+@dataclass(frozen=True)
 class BestActor:
     """Return the action of the actor that critics of (x, action) value most, or of the first one of these.
 
@@ -107,7 +114,20 @@ class Rescale:
     high: np.ndarray
 
 
-Layer = Flatten | Pad | Normalise | Image | Dense | Convolution | Activation | LayerNorm | BestActor | Argmax | Rescale
+Layer = (
+    Flatten
+    | Pad
+    | Normalise
+    | Image
+    | Dense
+    | Convolution
+    | Activation
+    | LayerNorm
+    | Residual
+    | BestActor
+    | Argmax
+    | Rescale
+)
 
 
 def describe(layers: Sequence[Layer], place: str = "") -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from smrl.errors import SmrlError, require
+from smrl.kernels.dense import Form
 from smrl.nn.networks import (
     Activation,
     Critic,
@@ -47,7 +48,9 @@ class OptimiserConfig:
     adam_epsilon: Positive = 1e-8
     """Adam's constant in the denominator."""
     weight_decay: NonNegative = 0.0
-    """Multiple of the parameters that is added to the gradients of actor and critics (L2 regularisation)."""
+    """Weight λ of the decay of the parameters of actor and critics, in the form of --weight-decay-form."""
+    weight_decay_form: Literal["l2", "decoupled"] = "l2"
+    """Decay of the parameters: add λθ to the gradient (L2), or subtract it from θ with the learning rate (AdamW)."""
     gradient_clip: Positive | None = None
     """Largest norm of the gradient of the actor, and of all critics together; not clipped by default."""
 
@@ -59,8 +62,11 @@ class OptimiserConfig:
         specific = getattr(self, f"{network}_learning_rate", None)
         rate = self.learning_rate_factor * (self.learning_rate if specific is None else specific)
         limits: dict[str, Any] = {"weight_decay": self.weight_decay, "gradient_clip": self.gradient_clip}
+        limits["is_decoupled"] = self.weight_decay_form == "decoupled"
         if network == "temperature":
             limits = {}
+        elif network == "critic":
+            limits["projects"] = getattr(self, "weight_projection", False)
         return Adam(rate, self.adam_beta1, self.adam_beta2, self.adam_epsilon, **limits)
 
 
@@ -68,10 +74,12 @@ class OptimiserConfig:
 class ActorCriticConfig(OptimiserConfig):
     """Hyperparameters of an actor-critic; the defaults are the paper's table."""
 
+    network: Literal["mlp", "simba"] = "mlp"
+    """Architecture of actor and critics: perceptrons, or SimBa's residual networks with their own initial weights."""
     actor_hidden: Sizes = (256, 256)
-    """Sizes of the actor's hidden layers."""
+    """Sizes of the actor's hidden layers; of SimBa's, one width per residual block."""
     critic_hidden: Sizes = (256, 256)
-    """Sizes of each critic's hidden layers."""
+    """Sizes of each critic's hidden layers; of SimBa's, one width per residual block."""
     initialisation: Literal["torch", "small-last", "xavier", "orthogonal"] = "torch"
     """Initial weights: PyTorch's default; the same with critics near 0; Xavier or orthogonal with zero biases."""
     actor_learning_rate: Positive | None = None
@@ -86,15 +94,47 @@ class ActorCriticConfig(OptimiserConfig):
     """Layer normalisation in the critics; with --dropout this is DroQ."""
     dropout: ProperShare = 0.0
     """Dropout rate in the critics and their target networks; DroQ uses 0.01."""
+    weight_projection: bool = False
+    """Divide the weights of every unit of the critics by their norm, at the start and after every step. It is harmless
+    only where normalisation undoes the scale of a layer, so it needs --layer-norm or --network simba."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.network == "simba":
+            require(
+                self.activation == "relu" and not self.layer_norm and not self.dropout,
+                "network simba has ReLU, its own layer normalisation and no dropout: leave out activation, layer_norm "
+                "and dropout, or choose network mlp.",
+            )
+            for name, widths in (("actor_hidden", self.actor_hidden), ("critic_hidden", self.critic_hidden)):
+                require(
+                    len(set(widths)) == 1,
+                    f"the residual blocks of network simba must have the same width, not {','.join(map(str, widths))}; "
+                    f"{name} {','.join(len(widths) * [str(widths[0])])} is {len(widths)} of width {widths[0]}.",
+                )
+        require(
+            not self.weight_projection or self.layer_norm or self.network == "simba",
+            "weight_projection takes the scale out of the critics' weights, which only normalisation makes up for: add "
+            "layer_norm, or network simba.",
+        )
+
+    def form(self, network: Literal["actor", "critic"]) -> Form:
+        """Return the form of the actor or of the critics; layer_norm is for critics only."""
+        if self.network == "simba":
+            return "residual"
+        return "normalised" if self.layer_norm and network == "critic" else "plain"
 
     def actor_initializer(self, heads: int = 1) -> Initializer:
         """Return the initializer of an actor whose last layer has this many heads."""
+        if self.network == "simba":
+            return orthogonal()
         return {"xavier": xavier(heads), "orthogonal": orthogonal()}.get(self.initialisation, torch_default)
 
     def critic(self, atoms: int | None = None) -> Critic:
         """Return one critic."""
-        initializer = small_last if self.initialisation == "small-last" else self.actor_initializer()
-        return Critic(self.critic_hidden, atoms, initializer, self.activation, self.layer_norm, self.dropout)
+        is_small = self.initialisation == "small-last" and self.network == "mlp"
+        initializer = small_last if is_small else self.actor_initializer()
+        return Critic(self.critic_hidden, atoms, initializer, self.activation, self.form("critic"), self.dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,17 +142,17 @@ class SoftConfig(ActorCriticConfig):
     """Hyperparameters of a soft actor-critic; the defaults are the paper's table."""
 
     temperature: Positive | Literal["auto"] = "auto"
-    """Weight α of the entropy: a number, or auto to learn it from 1 on."""
+    """Weight α of the entropy: a number, or auto to learn it."""
+    initial_temperature: Positive = 1.0
+    """Temperature α at which learning it starts."""
     temperature_learning_rate: Positive | None = None
     """Learning rate of the temperature; by default that of --learning-rate."""
     temperature_loss: Literal["alpha", "log-alpha"] = "alpha"
     """Factor of the missing entropy in the temperature's loss: α, or log α."""
     target_entropy: float | None = None
-    """Target entropy of the temperature; by default minus the number of action dimensions."""
-    initial_temperature: Positive = 1.0
-    """Weight α of the entropy before its first step, if it is learned."""
+    """Target entropy of the temperature; by default --target-entropy-factor times the number of action dimensions."""
     target_entropy_factor: float = -1.0
-    """Target entropy per action dimension, unless --target-entropy gives its sum."""
+    """Target entropy per action dimension; SimBa and its successors use -0.5."""
     log_std_min: float = -20.0
     """Lower bound of the logarithm of the policy's standard deviation."""
     log_std_max: float = 2.0
@@ -127,6 +167,15 @@ class SoftConfig(ActorCriticConfig):
         require(
             self.log_std_min < self.log_std_max,
             f"log_std_min must be below log_std_max, but {self.log_std_min:g} is not below {self.log_std_max:g}.",
+        )
+        require(
+            self.temperature == "auto" or self.initial_temperature == type(self).initial_temperature,
+            f"initial_temperature is where learning the temperature starts, but temperature fixes it at "
+            f"{self.temperature}: leave out one of them.",
+        )
+        require(
+            self.target_entropy is None or self.target_entropy_factor == type(self).target_entropy_factor,
+            "target_entropy and target_entropy_factor both set the target entropy: leave out one of them.",
         )
 
     def initial_log_alpha(self) -> Array:
@@ -205,12 +254,12 @@ class DeterministicActorCritic:
         actor_key, critic_key = jax.random.split(key)
         example = self.spec.example()
         actor = self.actor.init(actor_key, example.obs)
-        critics = self.critics.init(critic_key, example.obs, example.action)
+        critics = self.config.optimiser("critic").start(self.critics.init(critic_key, example.obs, example.action))
         return ActorCriticState(
             self.config.optimiser("actor").start(actor),
-            self.config.optimiser("critic").start(critics),
+            critics,
             target_actor=actor,
-            target_critics=critics,
+            target_critics=critics.params,
         )
 
     def explore(self, actor: Params, obs: Array, step: Array, key: Key) -> Array:
@@ -239,10 +288,16 @@ class DeterministicActorCritic:
         )
 
 
+def deterministic_actor(config: ActorCriticConfig, action_size: int) -> DeterministicActor:
+    """Make a deterministic actor."""
+    initializer, form = config.actor_initializer(), config.form("actor")
+    return DeterministicActor(config.actor_hidden, action_size, initializer, config.activation, form)
+
+
 def deterministic_actor_critic(config: ActorCriticConfig, spec: Spec, critics: int) -> DeterministicActorCritic:
     """Make the networks of a deterministic actor-critic with this number of critics."""
     action_size = require_vectors_and_continuous_actions(spec, type(config).__name__)
-    actor = DeterministicActor(config.actor_hidden, action_size, config.actor_initializer(), config.activation)
+    actor = deterministic_actor(config, action_size)
     return DeterministicActorCritic(config, spec, actor, ensemble(config.critic(), critics))
 
 
@@ -265,14 +320,14 @@ class SoftActorCritic:
     target_entropy: float
 
     def init(self, key: Key, obs: Array, action: Array) -> SoftState:
-        """Initialise the networks for examples of s and a; the temperature starts at 1 unless it is fixed."""
+        """Initialise the networks for examples of s and a, and the temperature."""
         actor_key, critic_key = jax.random.split(key)
-        critics, fixed = self.critics.init(critic_key, obs, action), self.config.temperature
+        critics = self.config.optimiser("critic").start(self.critics.init(critic_key, obs, action))
         return SoftState(
             self.config.optimiser("actor").start(self.actor.init(actor_key, obs)),
-            self.config.optimiser("critic").start(critics),
-            self.config.optimiser("temperature").start(jnp.zeros(()) + (0.0 if fixed == "auto" else math.log(fixed))),
-            target_critics=critics,
+            critics,
+            self.config.optimiser("temperature").start(self.config.initial_log_alpha()),
+            target_critics=critics.params,
         )
 
     def explore(self, actor: Params, obs: Array, step: Array, key: Key) -> Array:
@@ -306,9 +361,11 @@ def soft_actor_critic(config: SoftConfig, action_size: int, critics: int, atoms:
         config.activation,
         (config.log_std_min, config.log_std_max),
         config.log_prob_floor,
+        config.form("actor"),
     )
-    target_entropy = -float(action_size) if config.target_entropy is None else config.target_entropy
-    return SoftActorCritic(config, actor, ensemble(config.critic(atoms), critics), target_entropy)
+    return SoftActorCritic(
+        config, actor, ensemble(config.critic(atoms), critics), config.target_entropy_of(action_size)
+    )
 
 
 def gaussian_noise(action: Array, scale: float, key: Key, clip: float = jnp.inf) -> Array:

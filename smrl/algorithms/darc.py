@@ -22,12 +22,13 @@ import jax.numpy as jnp
 from smrl import layers
 from smrl.algorithms.common import (
     ActorCriticConfig,
+    deterministic_actor,
     gaussian_noise,
     require_vectors_and_continuous_actions,
     without_entropy,
 )
 from smrl.nn.losses import bellman, squared_error
-from smrl.nn.networks import DeterministicActor, Ensemble
+from smrl.nn.networks import Ensemble
 from smrl.nn.optimiser import TrainState, apply_gradient, polyak_update
 from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import NonNegative, Positive, Share, Sizes
@@ -64,7 +65,7 @@ class State(NamedTuple):
 def darc(config: DARC, spec: Spec) -> Algorithm[State]:
     """Make DARC for an environment."""
     action_size = require_vectors_and_continuous_actions(spec, "DARC")
-    actor = DeterministicActor(config.actor_hidden, action_size, config.actor_initializer(), config.activation)
+    actor = deterministic_actor(config, action_size)
     critic = config.critic()
     one_critic, two_critics = Ensemble(critic, 1, stacked=False), Ensemble(critic, 2, stacked=False)
     actor_optimiser, critic_optimiser = config.optimiser("actor"), config.optimiser("critic")
@@ -75,12 +76,12 @@ def darc(config: DARC, spec: Spec) -> Algorithm[State]:
         def pair(key: Key) -> State:
             actor_key, critic_key = jax.random.split(key)
             actor_params = actor.init(actor_key, example.obs)
-            critic_params = critic.init(critic_key, example.obs, example.action)
+            critics = critic_optimiser.start((critic.init(critic_key, example.obs, example.action),))
             return State(
                 actor_optimiser.start(actor_params),
-                critic_optimiser.start((critic_params,)),
+                critics,
                 target_actors=actor_params,
-                target_critics=(critic_params,),
+                target_critics=critics.params,
             )
 
         return jax.vmap(pair)(jax.random.split(key))

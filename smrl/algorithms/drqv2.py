@@ -18,8 +18,9 @@ import jax.numpy as jnp
 
 from smrl import layers
 from smrl.algorithms.common import AugmentationConfig, require_images_and_continuous_actions, without_entropy
+from smrl.kernels.dense import LAYER_NORM_EPSILON
 from smrl.nn.losses import bellman, squared_error
-from smrl.nn.networks import LAYER_NORM_EPSILON, MLP, Activation, mlp_layers, norm_layer, orthogonal
+from smrl.nn.networks import MLP, Activation, mlp_layers, norm_layer, orthogonal
 from smrl.nn.optimiser import TrainState, apply_gradient, polyak_update
 from smrl.nn.vision import ImageEncoder, encoder_layers, require_large_enough
 from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext

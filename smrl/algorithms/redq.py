@@ -38,7 +38,7 @@ class REDQ(SoftConfig):
     order: Literal["critics-first", "together"] = "critics-first"
     """Order of the steps of an update: the actor under the new critics, or all gradients before any step."""
     first_temperature: Positive | None = None
-    """Temperature until its first update; by default 1, where learning it starts."""
+    """Temperature until its first update; by default --initial-temperature, where learning it starts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

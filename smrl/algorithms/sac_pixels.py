@@ -10,7 +10,7 @@ The paper gives the encoder's sizes. That only the critics' loss trains it, that
 are not shifted by default are our choices.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import flax.linen as nn
@@ -84,12 +84,13 @@ def sac_pixels(config: SACPixels, spec: Spec) -> Algorithm[State]:
     initializer = config.actor_initializer()
     encoder = Encoder(config, ORTHOGONAL if config.initialisation == "orthogonal" else initializer, initializer)
     critic_optimiser = config.optimiser("critic")
+    encoder_optimiser = replace(critic_optimiser, projects=False)
 
     def init(key: Key) -> State:
         encoder_key, sac_key = jax.random.split(key)
         params = encoder.init(encoder_key, spec.example().obs)
         soft = base.init(sac_key, jnp.zeros((1, config.features)), spec.example().action)
-        return State(critic_optimiser.start(params), *soft[:3], params, soft.target_critics)
+        return State(encoder_optimiser.start(params), *soft[:3], params, soft.target_critics)
 
     def reset(state: State, key: Key) -> State:
         return init(key)._replace(encoder=state.encoder, target_encoder=state.target_encoder)
@@ -116,7 +117,7 @@ def sac_pixels(config: SACPixels, spec: Spec) -> Algorithm[State]:
 
         gradient = jax.grad(critic_loss, argnums=(0, 1), has_aux=True)
         (by_encoder, by_critics), (h, critic_metrics) = gradient(state.encoder.params, state.critics.params)
-        new_encoder = critic_optimiser.step(state.encoder, by_encoder)
+        new_encoder = encoder_optimiser.step(state.encoder, by_encoder)
         new_critics = critic_optimiser.step(state.critics, by_critics)
         h = jax.lax.stop_gradient(h)
         action_key, dropout_key = jax.random.split(actor_key)

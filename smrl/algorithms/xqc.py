@@ -13,8 +13,8 @@ et al., 2024). Acting and the actor's loss use running statistics of the network
 learning rate falls to a tenth in the course of a run; here it is constant.
 """
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +22,10 @@ import jax.numpy as jnp
 from smrl.algorithms.common import SoftConfig, gaussian_noise, require_vectors_and_continuous_actions
 from smrl.errors import require
 from smrl.layers import Activation, Dense, Layer
-from smrl.nn.batch_norm import BatchNormMLP, unit_columns
+from smrl.nn.batch_norm import BatchNormMLP
 from smrl.nn.losses import bellman
 from smrl.nn.networks import sample_tanh_gaussian
-from smrl.nn.optimiser import TrainState, apply_gradient, polyak_update
+from smrl.nn.optimiser import Adam, TrainState, apply_gradient, polyak_update
 from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import Count, Few, Positive, Sizes
 
@@ -47,12 +47,18 @@ class XQC(SoftConfig):
     log_std_min: float = -10.0
 
     def __post_init__(self) -> None:
+        is_plain = not (self.layer_norm or self.dropout or self.weight_decay or self.weight_projection)
+        require(
+            is_plain and self.activation == "relu" and self.network == "mlp",
+            "XQC normalises batches and weights by itself: leave out layer_norm, dropout, weight_decay, "
+            "weight_projection, activation and network.",
+        )
         super().__post_init__()
         require(self.atoms > 1, "XQC needs at least two atoms.")
-        require(
-            not (self.layer_norm or self.dropout or self.weight_decay) and self.activation == "relu",
-            "XQC normalises batches and weights: it has no layer_norm, dropout, weight_decay or other activation.",
-        )
+
+    def optimiser(self, network: Literal["actor", "critic", "temperature"] = "critic") -> Adam:
+        """Return Adam, which projects the weights of actor and critics."""
+        return replace(super().optimiser(network), projects=network != "temperature")
 
 
 class XQCState(NamedTuple):
@@ -85,12 +91,12 @@ class Networks:
         critics, statistics = zip(
             *(self.critic.start(key, inputs + self.action_size) for key in critic_keys), strict=True
         )
-        critics = unit_columns(critics)
+        trained = self.config.optimiser("critic").start(critics)
         return XQCState(
-            self.config.optimiser("actor").start(unit_columns(actor)),
-            self.config.optimiser("critic").start(critics),
+            self.config.optimiser("actor").start(actor),
+            trained,
             self.config.optimiser("temperature").start(self.config.initial_log_alpha()),
-            target_critics=critics,
+            target_critics=trained.params,
             actor_statistics=actor_statistics,
             critic_statistics=statistics,
         )
@@ -182,7 +188,6 @@ def xqc(config: XQC, spec: Spec) -> Algorithm[XQCState]:
             return loss, {"critic_loss": loss, "q": base.mean(logits).mean(), "statistics": statistics}
 
         new_critics, metrics = apply_gradient(state.critics, critic_loss, config.optimiser("critic"))
-        new_critics = new_critics._replace(params=unit_columns(new_critics.params))
         new_targets = polyak_update(state.target_critics, new_critics.params, config.tau)  # θ′ ← τ θ + (1 − τ) θ′
         statistics = metrics.pop("statistics")
         state = state._replace(critics=new_critics, critic_statistics=statistics, target_critics=new_targets)
@@ -196,7 +201,6 @@ def xqc(config: XQC, spec: Spec) -> Algorithm[XQCState]:
 
         def update_actor(state: XQCState) -> tuple[XQCState, Metrics]:
             new_actor, metrics = apply_gradient(state.actor, actor_loss, config.optimiser("actor"))
-            new_actor = new_actor._replace(params=unit_columns(new_actor.params))
 
             def temperature_loss(log_alpha: Params) -> tuple[Array, Metrics]:  # −α mean (log π(ã|s) + H̄)
                 return config.temperature_weight(log_alpha) * (metrics["entropy"] - target_entropy), {}

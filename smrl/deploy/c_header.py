@@ -16,7 +16,19 @@ import numpy as np
 from smrl.deploy.description import Description
 from smrl.deploy.policy import Network
 from smrl.errors import SmrlError, require
-from smrl.layers import Activation, Argmax, BestActor, Dense, Flatten, Layer, LayerNorm, Normalise, Pad, Rescale
+from smrl.layers import (
+    Activation,
+    Argmax,
+    BestActor,
+    Dense,
+    Flatten,
+    Layer,
+    LayerNorm,
+    Normalise,
+    Pad,
+    Rescale,
+    Residual,
+)
 
 FILE, SIGNATURE = "policy.h", "int smrl_policy(const float *observation, float *action)"
 POINTER = ctypes.POINTER(ctypes.c_float)
@@ -223,6 +235,12 @@ class Code:
                 names = [f"{self.array(f'{name}_{part}', values)}[i]" for part, values in inner.items()]
                 scaled = f"const float v = {x}[i] * {names[0]} + {names[1]};"
                 return [f"{each} {{ {scaled} {y}[i] = smrl_clip(v, {names[2]}, {names[3]}); }}"], size, 0
+            case Residual(branches):
+                lines, stacks = [f"float part[{size}];", f"{each} {y}[i] = {x}[i];"], []
+                for number, branch in enumerate(branches):
+                    stacks.append(self.network(f"{name}_branch_{number}", branch, size)[1])
+                    lines += [f"{name}_branch_{number}({x}, part);", f"{each} {y}[i] += part[i];"]
+                return ["{", *(f"  {line}" for line in lines), "}"], size, size + max(stacks)
             case BestActor():
                 return self.best_actor(name, layer, x, y, size)
         raise SmrlError(f"the target c has no layer {type(layer).__name__}: export with --to onnx or --to numpy.")

@@ -20,6 +20,7 @@ from smrl.layers import (
     Normalise,
     Pad,
     Rescale,
+    Residual,
 )
 from smrl.plugins import import_module
 
@@ -124,6 +125,8 @@ class Graph:
                 return self.activation(x, function)
             case LayerNorm(scale, bias, epsilon):
                 return self.add("LayerNormalization", x, scale, bias, axis=-1, epsilon=epsilon)
+            case Residual(branches):
+                return self.add("Sum", x, *(self.layers(x, branch) for branch in branches))
             case BestActor():
                 return self.best_actor(x, layer)
             case Argmax(start):

@@ -69,6 +69,7 @@ LAYERS: dict[str, Any] = {
     "convolution": convolution,
     "activation": lambda x, function: FUNCTIONS[function](x),
     "layer_norm": layer_norm,
+    "residual": lambda x, branches: x + sum(branch(x) for branch in branches),
     "actor_values": actor_values,
     "best_actor": best_actor,
     "argmax": lambda x, start: x.argmax(-1) + start,

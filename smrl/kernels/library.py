@@ -51,10 +51,11 @@ def real(value: Any) -> np.float64:
 
 
 SIGNATURES: dict[str, dict[str, Callable[[Any], np.number[Any]]]] = {  # the attributes of every kernel
-    "smrl_adam": dict.fromkeys(("rate", "beta1", "beta2", "epsilon"), real),
+    "smrl_adam": dict.fromkeys(("rate", "beta1", "beta2", "epsilon", "decay"), real),
+    "smrl_project": {},
     "smrl_polyak": {"tau": real},
-    "smrl_mlp": dict.fromkeys(("layers", "keep", "chosen"), whole),
-    "smrl_mlp_backward": dict.fromkeys(("layers", "inputs", "weights"), whole),
+    "smrl_mlp": dict.fromkeys(("layers", "form", "keep", "chosen"), whole) | {"epsilon": real},
+    "smrl_mlp_backward": dict.fromkeys(("layers", "form", "inputs", "weights"), whole),
     "smrl_conv": {"stride": whole, "relu": whole},
     "smrl_conv_input_gradient": {"stride": whole, "relu": whole},
     "smrl_conv_weight_gradient": {"stride": whole},

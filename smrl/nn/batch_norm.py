@@ -17,6 +17,17 @@ MOMENTUM = 0.99  # of the running statistics, as in XQC
 EPSILON = 1e-3
 
 
+class Weights(nn.Module):
+    """The parameters of a dense layer without biases."""
+
+    size: int
+    initializer: Initializer
+
+    @nn.compact
+    def __call__(self, inputs: int) -> Array:  # (inputs, size)
+        return self.param("kernel", self.initializer(inputs, False)[0], (inputs, self.size))
+
+
 class BatchNormMLP(nn.Module):
     """BN → (linear → BN → ReLU) for every hidden layer → linear.
 
@@ -36,8 +47,7 @@ class BatchNormMLP(nn.Module):
         x = normalised(x)
         *hidden, last = self.sizes
         for index, size in enumerate(hidden):
-            kernel_init, _ = self.initializer(x.shape[-1], False)
-            weights = self.param(f"Dense_{index}", kernel_init, (x.shape[-1], size))
+            weights = Weights(size, self.initializer, name=f"Dense_{index}")(x.shape[-1])
             x = relu(normalised(kernels.mlp(x, [[(weights, jnp.zeros(size))]])[0]))
         return kernels.mlp(x, [[Dense(last, self.initializer, True, name=f"Dense_{len(hidden)}")(x.shape[-1])]])[0]
 
@@ -68,19 +78,10 @@ class BatchNormMLP(nn.Module):
 
         slope, shift = factors(0)
         for index in range(count - 1):
-            weights = params[f"Dense_{index}"]
+            weights = params[f"Dense_{index}"]["kernel"]
             after, bias = factors(index + 1)
             if index == 0:  # (x · slope + shift) W
                 bias, weights = bias + shift @ weights * after, slope[:, None] * weights
             found += [layers.Dense(weights * after, bias), layers.Activation("relu")]
         last = params[f"Dense_{count - 1}"]
         return [*found, layers.Dense(last["kernel"], last["bias"])]
-
-
-def unit_columns(params: Params) -> Params:
-    """Divide the weights of every output of every layer by their norm; keep biases and BN as they are."""
-
-    def projected(leaf: Array) -> Array:
-        return leaf / jnp.linalg.norm(leaf, axis=0) if leaf.ndim == 2 else leaf
-
-    return jax.tree.map(projected, params)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from smrl import kernels, layers
-from smrl.kernels.dense import Layers, relu, subset
+from smrl.kernels.dense import LAYER_NORM_EPSILON, Form, Layers, has_norm, relu, subset
 from smrl.layers import Layer
 from smrl.types import Array, Key, Params
 
@@ -25,7 +25,7 @@ ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {
     "silu": nn.silu,
     "tanh": jnp.tanh,
 }
-LAYER_NORM_EPSILON = 1e-5  # as in PyTorch
+EXPANSION = 4  # width of the layer within a residual block, in widths of the block
 MIN_DRAWN = 2**16  # random numbers drawn at a time at least: the weights of a layer of 256 by 256
 Initializer = Callable[[int, bool], tuple[WeightInit, WeightInit]]  # fan-in, is last layer → kernel and bias
 
@@ -71,50 +71,86 @@ def orthogonal(gain: float = 1.0) -> Initializer:
     return lambda fan_in, last: (nn.initializers.orthogonal(gain), nn.initializers.zeros)
 
 
-class MLP(nn.Module):
-    """Multi-layer perceptron with a linear output layer.
+def he_normal(fan_in: int, last: bool) -> tuple[WeightInit, WeightInit]:
+    """Draw weights from a truncated normal of variance 2/fan_in, with zero biases."""
+    return nn.initializers.he_normal(), nn.initializers.zeros
 
-    A hidden layer is linear → dropout → LayerNorm → activation; dropout and LayerNorm are optional (DroQ). Dropout is
-    active only in calls with a random key for it.
+
+def layer_sizes(form: Form, hidden: Sequence[int], outputs: int) -> tuple[int, ...]:
+    """Return the sizes of all dense layers. The hidden sizes of a residual network are the widths of its blocks."""
+    if form != "residual":
+        return (*hidden, outputs)
+    return (hidden[0], *(size for width in hidden for size in (EXPANSION * width, width)), outputs)
+
+
+class MLP(nn.Module):
+    """Multi-layer perceptron with a linear output layer, or a residual network (see `kernels.mlp`).
+
+    A hidden layer of a perceptron is linear → dropout → LayerNorm → activation; dropout and LayerNorm, which is the
+    form "normalised", are optional (DroQ). Dropout is active only in calls with a random key for it. A residual network
+    has ReLU and no dropout; the layers of its blocks have He's initial weights.
     """
 
     sizes: Sequence[int]
     initializer: Initializer = torch_default
     activation: Activation = "relu"
-    layer_norm: bool = False
+    form: Form = "plain"
     dropout: float = 0.0
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        inputs = (x.shape[-1], *self.sizes)
-        lasts = [index + 1 == len(self.sizes) for index in range(len(self.sizes))]
-        layers = [
-            Dense(size, self.initializer, last, name=f"Dense_{index}")(inputs[index])
-            for index, (size, last) in enumerate(zip(self.sizes, lasts, strict=True))
+        last = len(self.sizes) - 1
+        initializers = [
+            he_normal if self.form == "residual" and 0 < index < last else self.initializer for index in range(last + 1)
         ]
-        if is_perceptron(self):
-            return kernels.mlp(x, [layers])[0]
-        for layer, last in zip(layers, lasts, strict=True):
+        inputs = (x.shape[-1], *self.sizes)
+        layers: list[tuple[Array, ...]] = [
+            Dense(size, initializers[index], index == last, name=f"Dense_{index}")(inputs[index])
+            for index, size in enumerate(self.sizes)
+        ]
+        if uses_kernels(self):
+            norms = [index for index in range(last + 1) if has_norm(self.form, index)]
+            for number, index in enumerate(norms):
+                layers[index] += Norm(name=f"LayerNorm_{number}")(inputs[index])
+            return kernels.mlp(x, [layers], form=self.form)[0]
+        for index, layer in enumerate(layers):
             x = kernels.mlp(x, [[layer]])[0]
-            if not last:
+            if index < last:
                 if self.dropout:
                     x = nn.Dropout(self.dropout, deterministic=not self.has_rng("dropout"))(x)
-                if self.layer_norm:
+                if self.form == "normalised":
                     x = nn.LayerNorm(epsilon=LAYER_NORM_EPSILON)(x)
                 x = ACTIVATIONS[self.activation](x)
         return x
 
 
-def mlp_layers(params: Params, activation: Activation) -> list[Layer]:
+def mlp_parameters(params: Params, form: Form) -> Layers:
+    """Return the parameters of an `MLP`, layer by layer, as `kernels.mlp` takes them."""
+    count, norms = sum(name.startswith("Dense_") for name in params), 0
+    found: list[tuple[Array, ...]] = []
+    for index in range(count):
+        layer: tuple[Array, ...] = params[f"Dense_{index}"]["kernel"], params[f"Dense_{index}"]["bias"]
+        if has_norm(form, index):
+            layer += params[f"LayerNorm_{norms}"]["scale"], params[f"LayerNorm_{norms}"]["bias"]
+            norms += 1
+        found.append(layer)
+    return found
+
+
+def mlp_layers(params: Params, activation: Activation, form: Form = "plain") -> list[Layer]:
     """Return the layers of an `MLP` with these parameters, without dropout."""
     found: list[Layer] = []
-    count = sum(name.startswith("Dense_") for name in params)
-    for index in range(count):
-        found.append(layers.Dense(params[f"Dense_{index}"]["kernel"], params[f"Dense_{index}"]["bias"]))
-        if index + 1 < count:
-            if f"LayerNorm_{index}" in params:
-                found.append(norm_layer(params[f"LayerNorm_{index}"]))
-            found.append(layers.Activation(activation))
+    parameters: Any = mlp_parameters(params, form)  # arrays of NumPy's
+    for index, (weights, bias, *norm) in enumerate(parameters):
+        dense = layers.Dense(weights, bias)
+        normalise = [layers.LayerNorm(norm[0], norm[1], LAYER_NORM_EPSILON)] if norm else []
+        if form != "residual":
+            found += [*normalise, *([layers.Activation(activation)] if index else []), dense]
+        elif norm or index == 0:
+            found += [*normalise, dense]
+        else:  # the last two layers and this one are a block
+            *found, normalise_block, first = found
+            found.append(layers.Residual(([normalise_block, first, layers.Activation("relu"), dense],)))
     return found
 
 
@@ -123,9 +159,9 @@ def norm_layer(params: Params) -> layers.LayerNorm:
     return layers.LayerNorm(params["scale"], params["bias"], LAYER_NORM_EPSILON)
 
 
-def is_perceptron(network: "MLP | Critic") -> bool:
-    """Return whether a network consists of dense layers with ReLU between them, as the kernels need it."""
-    return network.activation == "relu" and not (network.dropout or network.layer_norm)
+def uses_kernels(network: "MLP | Critic") -> bool:
+    """Return whether `kernels.mlp` computes all layers of a network at once."""
+    return network.activation == "relu" and not network.dropout
 
 
 class Dense(nn.Module):
@@ -141,6 +177,14 @@ class Dense(nn.Module):
         return self.param("kernel", kernel_init, (inputs, self.size)), self.param("bias", bias_init, (self.size,))
 
 
+class Norm(nn.Module):
+    """The parameters of a layer normalisation."""
+
+    @nn.compact
+    def __call__(self, size: int) -> tuple[Array, Array]:  # scale and shift (size,)
+        return self.param("scale", nn.initializers.ones, (size,)), self.param("bias", nn.initializers.zeros, (size,))
+
+
 class Critic(nn.Module):
     """Q(s, a), or with ``atoms`` the quantiles of the return distribution."""
 
@@ -148,12 +192,13 @@ class Critic(nn.Module):
     atoms: int | None = None
     initializer: Initializer = torch_default
     activation: Activation = "relu"
-    layer_norm: bool = False
+    form: Form = "plain"
     dropout: float = 0.0
 
     @nn.compact
     def __call__(self, obs: Array, action: Array) -> Array:  # (batch,), or (batch, atoms)
-        body = MLP((*self.hidden, self.atoms or 1), self.initializer, self.activation, self.layer_norm, self.dropout)
+        sizes = layer_sizes(self.form, self.hidden, self.atoms or 1)
+        body = MLP(sizes, self.initializer, self.activation, self.form, self.dropout)
         return self.values(body(self.joined(obs, action)))
 
     def joined(self, obs: Array, action: Array) -> Array:
@@ -165,13 +210,12 @@ class Critic(nn.Module):
         return outputs if self.atoms else outputs.squeeze(-1)
 
     def layers(self, params: Params) -> Layers:
-        """Return the weights and biases of every layer."""
-        dense = params["params"]["MLP_0"]
-        return [(dense[f"Dense_{index}"]["kernel"], dense[f"Dense_{index}"]["bias"]) for index in range(len(dense))]
+        """Return the parameters of every layer."""
+        return mlp_parameters(params["params"]["MLP_0"], self.form)
 
     def network(self, params: Params) -> list[Layer]:
         """Return the layers that map (s, a), joined, to the value."""
-        return mlp_layers(params["params"]["MLP_0"], self.activation)
+        return mlp_layers(params["params"]["MLP_0"], self.activation, self.form)
 
 
 class DeterministicActor(nn.Module):
@@ -181,14 +225,16 @@ class DeterministicActor(nn.Module):
     action_size: int
     initializer: Initializer = torch_default
     activation: Activation = "relu"
+    form: Form = "plain"
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
-        return jnp.tanh(MLP((*self.hidden, self.action_size), self.initializer, self.activation)(obs))
+        sizes = layer_sizes(self.form, self.hidden, self.action_size)
+        return jnp.tanh(MLP(sizes, self.initializer, self.activation, self.form)(obs))
 
     def network(self, params: Params) -> list[Layer]:
         """Return the layers of π."""
-        return [*mlp_layers(params["params"]["MLP_0"], self.activation), layers.Activation("tanh")]
+        return [*mlp_layers(params["params"]["MLP_0"], self.activation, self.form), layers.Activation("tanh")]
 
 
 class GaussianActor(nn.Module):
@@ -200,10 +246,12 @@ class GaussianActor(nn.Module):
     activation: Activation = "relu"
     log_std_bounds: tuple[float, float] = (-20.0, 2.0)
     log_prob_floor: float = 0.0
+    form: Form = "plain"
 
     @nn.compact
     def __call__(self, obs: Array) -> tuple[Array, Array]:
-        body = MLP((*self.hidden, 2 * self.action_size), self.initializer, self.activation)
+        sizes = layer_sizes(self.form, self.hidden, 2 * self.action_size)
+        body = MLP(sizes, self.initializer, self.activation, self.form)
         mean, log_std = jnp.split(body(obs), 2, axis=-1)
         return mean, jnp.clip(log_std, *self.log_std_bounds)
 
@@ -218,7 +266,7 @@ class GaussianActor(nn.Module):
 
     def network(self, params: Params) -> list[Layer]:
         """Return the layers of `mode`; the half of the last layer that computes the deviations is left out."""
-        *hidden, last = mlp_layers(params["params"]["MLP_0"], self.activation)
+        *hidden, last = mlp_layers(params["params"]["MLP_0"], self.activation, self.form)
         assert isinstance(last, layers.Dense)
         mean = layers.Dense(last.weights[:, : self.action_size], last.bias[: self.action_size])
         return [*hidden, mean, layers.Activation("tanh")]
@@ -294,9 +342,9 @@ class Ensemble:
 
         A key activates dropout, with a separate mask per member.
         """
-        if not self.stacked and is_perceptron(self.member):
+        if not self.stacked and uses_kernels(self.member):
             layers = [self.member.layers(member) for member in params]
-            return self.member.values(kernels.mlp(self.member.joined(obs, action), layers, chosen))
+            return self.member.values(kernels.mlp(self.member.joined(obs, action), layers, chosen, self.member.form))
 
         def answer(params: Params, key: Key | None) -> Any:
             return self.member.apply(params, obs, action, rngs=None if key is None else {"dropout": key})

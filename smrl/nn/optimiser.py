@@ -20,7 +20,10 @@ class TrainState(NamedTuple):
 
 @dataclass(frozen=True)
 class Adam:
-    """Adam (see `kernels.adam`), after the gradient is clipped by its norm and weight decay · parameters is added."""
+    """Adam (see `kernels.adam`), after the gradient is clipped by its norm and weight decay · parameters is added.
+
+    Decoupled weight decay does not go through Adam (AdamW). With ``projects``, every kernel then has columns of norm 1.
+    """
 
     learning_rate: float
     beta1: float = 0.9
@@ -28,9 +31,12 @@ class Adam:
     epsilon: float = 1e-8
     weight_decay: float = 0.0
     gradient_clip: float | None = None
+    is_decoupled: bool = False
+    projects: bool = False
 
     def start(self, params: Params) -> TrainState:
         """Return the parameters with a new optimiser state, which has the structure of optax's."""
+        params = project(params) if self.projects else params
         limits = [limit.init(params) for limit in self._limits()]
         return TrainState(params, (*limits, optax.scale_by_adam().init(params), optax.EmptyState()))
 
@@ -41,13 +47,25 @@ class Adam:
             gradient, _ = limit.update(gradient, state, params)
         count = optax.safe_increment(adam.count)
         rates = self.learning_rate, self.beta1, self.beta2, self.epsilon
-        mu, nu, params = kernels.adam(gradient, adam.mu, adam.nu, params, count, *rates)
+        decay = self.weight_decay if self.is_decoupled else 0.0
+        mu, nu, params = kernels.adam(gradient, adam.mu, adam.nu, params, count, *rates, decay)
+        params = project(params) if self.projects else params
         return TrainState(params, (*limits, optax.ScaleByAdamState(count, mu, nu), last))
 
     def _limits(self) -> list[optax.GradientTransformation]:
         clip = [] if self.gradient_clip is None else [optax.clip_by_global_norm(float(self.gradient_clip))]
-        decay = [optax.add_decayed_weights(float(self.weight_decay))] if self.weight_decay else []
+        has_l2 = self.weight_decay and not self.is_decoupled
+        decay = [optax.add_decayed_weights(float(self.weight_decay))] if has_l2 else []
         return clip + decay
+
+
+def project(params: Params) -> Params:
+    """Divide every column of every kernel, which has the weights of one unit, by its norm: w ← w / ‖w‖."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(params)
+    is_kernel = [str(getattr(path[-1], "key", "")) == "kernel" for path, _ in leaves]
+    projected = iter(kernels.project([leaf for (_, leaf), chosen in zip(leaves, is_kernel, strict=True) if chosen]))
+    new = [next(projected) if chosen else leaf for (_, leaf), chosen in zip(leaves, is_kernel, strict=True)]
+    return jax.tree.unflatten(structure, new)
 
 
 def apply_gradient(

@@ -38,6 +38,18 @@ SIZES: dict[str, Any] = {  # of the others: the small ones
     "dqn": {"hidden": (32, 32), "learning_rate": 3e-4, "learn_every": 1, "target_every": 2, "epsilon_steps": 10},
 }
 
+NORMALISED: dict[str, Any] = {"layer_norm": True, "weight_projection": True}
+SIMBA: dict[str, Any] = {"network": "simba", "actor_hidden": (16,), "critic_hidden": (16, 16)}
+DECAYED: dict[str, Any] = {"weight_decay": 0.01, "weight_decay_form": "decoupled"}
+ENTROPY: dict[str, Any] = {"initial_temperature": 0.01, "target_entropy_factor": -0.5}
+VARIANTS: dict[str, dict[str, Any]] = {  # an algorithm and what is switched on
+    "sac, normalised": NORMALISED | ENTROPY,
+    "sac, simba": SIMBA | DECAYED,
+    **{f"{name}, normalised": NORMALISED | DECAYED for name in ("ddpg", "td3", "darc", "tqc", "redq")},
+    **{f"{name}, simba": SIMBA | {"weight_projection": True} for name in ("ddpg", "td3", "darc", "tqc", "redq")},
+}
+FAST_VARIANTS = ("sac, normalised", "sac, simba")
+
 FRESH_BATCHES = {"redq": 3}  # one where it is not said
 
 # name → optimiser steps per reuse at an odd and at an even environment step, as the paper's loops say; of each pair
@@ -59,16 +71,27 @@ TARGETS_MOVE = dict.fromkeys(registry.names(), (True, True)) | dict.fromkeys(("t
 KERNEL = "smrl_mlp"
 
 every_algorithm = pytest.mark.parametrize("name", registry.names())
+ONLY_VARIANTS = [name if name in FAST_VARIANTS else pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS]
+every_variant = pytest.mark.parametrize("name", [*registry.names(), *ONLY_VARIANTS])
+
+
+def base_of(name: str) -> str:
+    """Return the algorithm of a variant."""
+    return name.split(",")[0]
 
 
 @functools.cache
 def make(name: str) -> Algorithm[Any]:
-    entry = registry.find(name)
-    return entry.make(entry.config(**SIZES.get(name, SMALL)), spec_of(name))
+    entry = registry.find(base_of(name))
+    return entry.make(entry.config(**SIZES.get(base_of(name), SMALL) | VARIANTS.get(name, {})), spec_of(name))
 
 
 def spec_of(name: str) -> Spec:
-    return SPECS.get(name, SPEC)
+    return SPECS.get(base_of(name), SPEC)
+
+
+def fresh_batches(name: str) -> int:
+    return FRESH_BATCHES.get(base_of(name), 1)
 
 
 class Given:
@@ -86,7 +109,7 @@ class Given:
 
 @functools.cache
 def learner(name: str) -> Any:
-    return jax.jit(loop.learner(make(name), Given(), FRESH_BATCHES.get(name, 1)), donate_argnums=0)
+    return jax.jit(loop.learner(make(name), Given(), fresh_batches(name)), donate_argnums=0)
 
 
 def learn(name: str, times: int, state: Any, data: Transition, step: int, key: Any) -> tuple[Any, Any]:
@@ -99,7 +122,7 @@ def learn(name: str, times: int, state: Any, data: Transition, step: int, key: A
 
 
 def rounds(name: str) -> int:
-    return make(name).rounds * FRESH_BATCHES.get(name, 1)
+    return make(name).rounds * fresh_batches(name)
 
 
 @functools.cache
@@ -167,14 +190,14 @@ def differs(left: Any, right: Any) -> bool:
 
 
 def is_slow(name: str, times: int, size: int) -> bool:
-    return size == SMALL_BATCH or (times == 1 and spec_of(name) is IMAGES)
+    return size == SMALL_BATCH or (times == 1 and spec_of(name) is IMAGES) or name in VARIANTS
 
 
 @pytest.mark.parametrize(
     ("times", "size", "name"),
     [
         pytest.param(times, size, name, marks=[pytest.mark.slow] if is_slow(name, times, size) else [])
-        for name in registry.names()
+        for name in (*registry.names(), *VARIANTS)
         for times, size in ((1, BATCH), (4, BATCH), (4, SMALL_BATCH))  # once is the base algorithm
     ],
 )
@@ -188,13 +211,14 @@ def test_reuse_equals_manual_updates(name: str, times: int, size: int) -> None:
         assert_close(report, expected_report)
 
 
-@every_algorithm
+@every_variant
 def test_targets_start_as_copies(name: str) -> None:
     state = start(name)
     for part in (part for part in state._fields if part.startswith("target_")):
         assert not differs(getattr(state, part), getattr(state, part.removeprefix("target_")).params)
     if "log_alpha" in state._fields:
-        assert np.isclose(state.log_alpha.params, np.log(0.01) if name == "xqc" else 0)
+        alpha = VARIANTS.get(name, {}).get("initial_temperature", 0.01 if name == "xqc" else 1)
+        assert state.log_alpha.params == np.float32(np.log(alpha))
 
 
 @every_algorithm
@@ -227,22 +251,22 @@ def test_compiles_once(name: str) -> None:
     assert not [event for event in compilations if "backend_compile" in event]
 
 
-@every_algorithm
+@every_variant
 @pytest.mark.parametrize("step", [1, 2])
 def test_counts_of_updates(name: str, step: int) -> None:
     times, before = 4, start(name)
     after, _ = learn(name, times, start(name), batches(name), step, jax.random.key(0))
-    for part, steps in OPTIMISER_STEPS[name].items():
+    for part, steps in OPTIMISER_STEPS[base_of(name)].items():
         counts = optax.tree.get(getattr(after, part).optimiser, "count")
         assert (counts == times * steps[(step + 1) % 2]).all(), part
     targets = [part for part in before._fields if part.startswith("target_")]
     for part in targets:
-        assert differs(getattr(before, part), getattr(after, part)) == TARGETS_MOVE[name][(step + 1) % 2], part
+        assert differs(getattr(before, part), getattr(after, part)) == TARGETS_MOVE[base_of(name)][(step + 1) % 2], part
     assert targets
 
 
 @pytest.mark.usefixtures("kernels")
-@every_algorithm
+@every_variant
 def test_updates_call_the_dense_kernels(name: str) -> None:
     state = loop.AgentState(start(name), jnp.int32(1), jnp.int32(0), jnp.int32(0))
     calls = {
@@ -251,6 +275,7 @@ def test_updates_call_the_dense_kernels(name: str) -> None:
     }
     assert KERNEL in calls[BATCH]
     assert KERNEL not in calls[SMALL_BATCH]
+    assert name not in VARIANTS or "dot_general" not in calls[BATCH], "all products are those of the kernels"
 
 
 @every_algorithm
@@ -292,7 +317,18 @@ def test_actions_are_bounded_and_exploration_explores(name: str) -> None:
     assert differs(explored[0], greedy)
 
 
-@every_algorithm
+@pytest.mark.parametrize("name", ONLY_VARIANTS)
+def test_projection_keeps_the_columns_of_the_critics_at_norm_one(name: str) -> None:
+    """Those of the target critics, which are averages, may be shorter, and the actor has none."""
+    before, (after, _) = start(name), learn(name, 4, start(name), batches(name), 2, jax.random.key(0))
+    for state in (before, after):
+        leaves = jax.tree_util.tree_leaves_with_path(state.critics.params)
+        kernels = [leaf for path, leaf in leaves if "kernel" in str(path[-1])]
+        norms = np.concatenate([np.linalg.norm(np.asarray(leaf, np.float64), axis=-2).ravel() for leaf in kernels])
+        assert np.allclose(norms, 1, atol=1e-6) == VARIANTS[name].get("weight_projection", False)
+
+
+@every_variant
 def test_save_and_load_round_trip(name: str) -> None:
     state, _ = learn(name, 4, start(name), batches(name), 2, jax.random.key(0))
     template = jax.eval_shape(make(name).init, jax.random.key(0))
@@ -322,7 +358,7 @@ def rewards_only(name: str) -> Transition:
     return data._replace(discount=np.zeros_like(data.discount))
 
 
-@every_algorithm
+@every_variant
 def test_critics_learn_the_rewards_of_a_batch(name: str) -> None:
     """Check q_values against update: learning brings them towards the target."""
     algorithm, state, data = make(name), start(name), rewards_only(name)

@@ -51,7 +51,7 @@ full_precision = common.full_precision  # a fixture holds for the modules that h
 
 SMALL_BATCH, LARGE_BATCH = 64, 32  # the larger networks have more ReLUs, and a larger batch would always meet a kink
 DROPOUT = 0.3
-DROQ_CRITIC = Critic(HIDDEN["critic_hidden"], layer_norm=True, dropout=DROPOUT)
+DROQ_CRITIC = Critic(HIDDEN["critic_hidden"], form="normalised", dropout=DROPOUT)
 OPTIONS: dict[str, dict[str, Any]] = {  # all unlike the defaults
     "darc": RATES | SMOOTHING | {"nu": 0.35, "regularisation": 0.3},
     "tqc": RATES | TEMPERATURE | {"dropped": 3, "critics": 3, "atoms": 7},

@@ -50,7 +50,7 @@ def forward(params: Any, statistics: Any, x: Floats, training: bool) -> tuple[Fl
 
     x = norm(x, "BatchNorm_0")
     for index in range(2):
-        x = np.maximum(norm(x @ params[f"Dense_{index}"], f"BatchNorm_{index + 1}"), 0)
+        x = np.maximum(norm(x @ params[f"Dense_{index}"]["kernel"], f"BatchNorm_{index + 1}"), 0)
     return x @ params["Dense_2"]["kernel"] + params["Dense_2"]["bias"], changed
 
 
@@ -204,7 +204,10 @@ def test_spread_is_the_projection_of_c51() -> None:
     np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("bad", [{"layer_norm": True}, {"dropout": 0.1}, {"weight_decay": 0.1}, {"activation": "tanh"}])
+@pytest.mark.parametrize(
+    "bad",
+    [{"weight_projection": True}, {"layer_norm": True}, {"dropout": 0.1}, {"weight_decay": 0.1}, {"network": "simba"}],
+)
 def test_other_regularisation_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(SmrlError, match="XQC normalises"):
         XQC(**bad)

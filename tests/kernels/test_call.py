@@ -25,18 +25,26 @@ def call(name: str, results: Shapes, *arrays: Any, **attributes: Any) -> Any:
 
 CONV = {"stride": np.int64(1), "relu": np.int64(1)}
 STRIDE = {"stride": np.int64(1)}
-MLP = {"layers": np.int64(1), "keep": np.int64(0), "chosen": np.int64(0)}
-BACK = {"layers": np.int64(1), "inputs": np.int64(1), "weights": np.int64(1)}
-ADAM = {name: np.float64(0.1) for name in ("rate", "beta1", "beta2", "epsilon")}
+FORM = {"layers": np.int64(2), "form": np.int64(2)}  # embedding, LayerNorm, output
+MLP = FORM | {"keep": np.int64(1), "chosen": np.int64(0), "epsilon": np.float64(1e-5)}
+BACK = FORM | {"inputs": np.int64(1), "weights": np.int64(1)}
+ADAM = {name: np.float64(0.1) for name in ("rate", "beta1", "beta2", "epsilon", "decay")}
 TAU = {"tau": np.float64(0.1)}
+PARAMETERS: Shapes = [(3, 4), (4,), (4, 5), (5,), (4,), (4,)]  # weights and biases, of the second layer scale and shift
+KEPT: Shapes = [(7, 4), (7, 4), (7, 2)]
 IMAGES, FILTERS, OUT = (2, 5, 6, 3), (3, 3, 3, 4), (2, 3, 4, 4)
 GIVEN: dict[str, tuple[Shapes, Shapes, dict[str, Any]]] = {  # results, arguments and attributes
     "smrl_conv": ([OUT], [IMAGES, FILTERS, (4,)], CONV),
     "smrl_conv_input_gradient": ([IMAGES], [OUT, FILTERS, IMAGES], CONV),
     "smrl_conv_weight_gradient": ([FILTERS, (4,)], [IMAGES, OUT], STRIDE),
-    "smrl_mlp": ([(1, 7, 5)], [(7, 3), (3, 5), (5,)], MLP),
-    "smrl_mlp_backward": ([(7, 3), (3, 5), (5,)], [(1, 7, 5), (7, 3), (3, 5)], BACK),
+    "smrl_mlp": ([(1, 7, 5), *KEPT], [(7, 3), *PARAMETERS], MLP),
+    "smrl_mlp_backward": (
+        [(7, 3), *PARAMETERS],
+        [(1, 7, 5), (7, 3), *KEPT, (3, 4), (4, 5), (4,)],
+        BACK,
+    ),
     "smrl_adam": ([(3, 2)] * 3, [(2,), *[(3, 2)] * 4], ADAM),
+    "smrl_project": ([(3, 2)], [(3, 2)], {}),
     "smrl_polyak": ([(3, 2)], [(3, 2), (3, 2)], TAU),
 }
 every_kernel = pytest.mark.parametrize("name", GIVEN)

@@ -45,12 +45,16 @@ void product(int64_t rows, int64_t depth, const float* left, const Output& all, 
             out.floor = all.floor;
             if (relu_mask) out.relu_mask = masks, out.shift = j;
           }
-          float bias[COLUMNS] = {};  // the biases of the last panel, which need not fill it
+          float starts[ROWS * COLUMNS];  // of the last panel, which they need not fill
           if (k > 0) {
             out.start = sums, out.start_stride = span;
           } else if (all.start) {
-            out.start = all.start + j;
-            if (out.width > width) out.start = std::copy_n(out.start, width, bias) - width;
+            out.start = all.start + (top + r) * all.start_stride + j, out.start_stride = all.start_stride;
+            if (out.width > width) {
+              const int64_t count = all.start_stride ? tall : 1, stride = all.start_stride ? span : 0;
+              pack(starts, out.start, all.start_stride, count, width, span);
+              out.start = starts, out.start_stride = stride;
+            }
           }
           tile<false>(tall, {left + (top + r) * depth + k, depth}, packed + i * DEPTH * COLUMNS, span, part, out);
         }
@@ -61,11 +65,11 @@ void product(int64_t rows, int64_t depth, const float* left, const Output& all, 
 
 }  // namespace
 
-void wide_layer(int64_t rows, const float* x, Matrix weights, const float* bias, float floor, float* y) {
-  const int64_t out = weights.columns;
-  product(rows, weights.rows, x, {y, out, out, bias, 0, floor}, nullptr,
+void wide_layer(int64_t rows, const float* x, Matrix weights, const Output& out) {
+  const int64_t columns = weights.columns;
+  product(rows, weights.rows, x, out, nullptr,
           [&](float* panel, int64_t k, int64_t j, int64_t depth, int64_t width, int64_t span) {
-            pack(panel, weights.data + k * out + j, out, depth, width, span);
+            pack(panel, weights.data + k * columns + j, columns, depth, width, span);
           });
 }
 

@@ -12,8 +12,8 @@ struct Matrix {
   int64_t rows, columns;
 };
 
-// y (rows × columns of W) = max(x W + b, floor), on all threads, for weights that do not fit the caches.
-void wide_layer(int64_t rows, const float* x, Matrix weights, const float* bias, float floor, float* y);
+// out (rows × columns of W) = x W, on all threads, for weights that do not fit the caches.
+void wide_layer(int64_t rows, const float* x, Matrix weights, const Output& out);
 
 // ∂x (rows × rows of W) = ∂y Wᵀ, likewise. It is zero where the mask, of the same shape or null, is not positive.
 void wide_layer_input_gradient(int64_t rows, const float* gradient, Matrix weights, const float* relu_mask,

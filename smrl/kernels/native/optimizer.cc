@@ -33,14 +33,14 @@ float* sized(const Array<float>& array, int64_t size) {
 
 }  // namespace
 
-// Adam: m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², θ ← θ − η f m / (√v h + ε), with f = 1 / (1 − β₁ⁿ) and
-// h = √(1 / (1 − β₂ⁿ)). Arguments: (f, h), all g, all m, all v and all θ. Results: all m, all v and all θ.
+// Adam: m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², θ ← θ − η (f m / (√v h + ε) + λ θ), with f = 1 / (1 − β₁ⁿ),
+// h = √(1 / (1 − β₂ⁿ)) and the decay λ. Arguments: (f, h), all g, all m, all v and all θ. Results: all m, all v and all θ.
 KERNEL(smrl_adam) {
   const int64_t count = call.results() / 3;
   call.require_counts(1 + 4 * count, 3 * count);
   const float beta1 = call.number("beta1"), rest1 = 1 - call.number("beta1");
   const float beta2 = call.number("beta2"), rest2 = 1 - call.number("beta2");
-  const float epsilon = call.number("epsilon"), rate = call.number("rate");
+  const float epsilon = call.number("epsilon"), rate = call.number("rate"), decay = call.number("decay");
   const Array<float> factors = call.argument(0, {2});
   const float scale = factors.data[0], root = factors.data[1];
   struct Parameter {
@@ -62,7 +62,40 @@ KERNEL(smrl_adam) {
       const float mean = beta1 * m[i] + rest1 * g[i], square = beta2 * v[i] + rest2 * (g[i] * g[i]);
       new_m[i] = mean;
       new_v[i] = square;
-      new_theta[i] = theta[i] - rate * (mean * scale / (std::sqrt(square) * root + epsilon));
+      new_theta[i] = theta[i] - rate * (mean * scale / (std::sqrt(square) * root + epsilon) + decay * theta[i]);
+    }
+  });
+}
+
+// Projection to unit norm: every column of every matrix is divided by its norm, unless that is 0. Arguments: all
+// matrices. Results: the same.
+KERNEL(smrl_project) {
+  constexpr int64_t CHUNK = 128;  // columns of a task
+  const int64_t count = call.results();
+  call.require_counts(count, count);
+  struct Task {
+    const float* from;
+    float* to;
+    int64_t rows, stride, columns;
+  };
+  std::vector<Task> tasks;
+  for (int64_t i = 0; i < count; i++) {
+    const Array<float> from = call.argument(i, {ANY, ANY});
+    const int64_t rows = from.dims[0], columns = from.dims[1];
+    const Array<float> to = call.result(i, {rows, columns});
+    for (int64_t j = 0; j < columns; j += CHUNK)
+      tasks.push_back({from.data + j, to.data + j, rows, columns, std::min(CHUNK, columns - j)});
+  }
+  parallel(tasks.size(), [&](int64_t task) {
+    const auto [from, to, rows, stride, columns] = tasks[task];
+    float factors[CHUNK] = {};
+    for (int64_t i = 0; i < rows; i++) {
+      for (int64_t j = 0; j < columns; j++) factors[j] += from[i * stride + j] * from[i * stride + j];
+    }
+    for (int64_t j = 0; j < columns; j++) factors[j] = factors[j] > 0 ? 1 / std::sqrt(factors[j]) : 1;
+    for (int64_t i = 0; i < rows; i++) {
+#pragma GCC ivdep  // a result may have the same address as its argument
+      for (int64_t j = 0; j < columns; j++) to[i * stride + j] = from[i * stride + j] * factors[j];
     }
   });
 }

@@ -153,7 +153,7 @@ float* scratch(int slot, int64_t floats) {
     int64_t size = 0;
     ~Memory() { std::free(start); }
   };
-  thread_local Memory memories[6];
+  thread_local Memory memories[7];
   Memory& memory = memories[slot];
   if (memory.size < floats) {
     std::free(memory.start);

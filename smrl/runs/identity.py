@@ -34,6 +34,13 @@ _SHORT_NAMES = {
     "data_share": "share",
     "from_run": "from",
 }
+# Values that mean what smrl did before these settings existed; None and False always do.
+_FIRST_VALUES = {
+    "network": "mlp",
+    "weight_decay_form": "l2",
+    "initial_temperature": 1,
+    "target_entropy_factor": -1,
+}
 _SCHEDULE = re.compile(r"(\d+:\d+,)*\d+")
 
 
@@ -53,9 +60,9 @@ def identity(settings: Settings) -> dict[str, Any]:
 def canonical(settings: Settings) -> str:
     """Return the identity as a text that is equal for equal identities: 1 equals 1.0, and the order does not matter.
 
-    None and False are left out, so that a run from before a setting existed equals one that does not use it.
+    Settings that are not used are left out, so that a run from before a setting existed equals one without it.
     """
-    return _canonical({name: value for name, value in identity(settings).items() if _is_used(value)})
+    return _canonical({name: value for name, value in identity(settings).items() if _is_used(name, value)})
 
 
 def digest(settings: Settings) -> str:
@@ -101,7 +108,7 @@ def varying(several: Sequence[Settings]) -> list[str]:
         groups.setdefault((row["env"], row["algorithm"]), []).append(row)
 
     def differs(name: str, among: list[dict[str, Any]]) -> bool:
-        return len({_canonical(row[name]) if _is_used(row.get(name)) else None for row in among}) > 1
+        return len({_canonical(row[name]) if _is_used(name, row.get(name)) else None for row in among}) > 1
 
     return [
         name
@@ -123,7 +130,7 @@ def label(settings: Settings, names: Sequence[str], usual: Settings | None = Non
     parts = [algorithm_words(mine["algorithm"]), f"reuse {reuse_words(mine['reuse'])}"]
     for name in (name for name in names if name in mine and name not in ALWAYS_SHOWN):
         value, plain = mine[name], short_name(name)
-        if not (_is_usual(mine, known, name) or (not _is_used(value) and not _is_used(known.get(name)))):
+        if not (_is_usual(mine, known, name) or (not _is_used(name, value) and not _is_used(name, known.get(name)))):
             parts.append(("" if value else "no ") + plain if isinstance(value, bool) else f"{plain} {words(value)}")
     return ", ".join(parts)
 
@@ -221,8 +228,10 @@ def _is_usual(mine: Settings, usual: Settings, name: str) -> bool:
     return name in usual and _canonical(mine[name]) == _canonical(usual[name])
 
 
-def _is_used(value: Any) -> bool:
-    return value is not None and value is not False  # but 0 is a value
+def _is_used(name: str, value: Any) -> bool:
+    if value is None or value is False:  # but 0 is a value
+        return False
+    return name not in _FIRST_VALUES or _FIRST_VALUES[name] != value
 
 
 def _canonical(value: Any) -> str:

@@ -1,6 +1,8 @@
 """Identity, folder names and labels of runs."""
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from smrl.runs import identity
 from smrl.runs.identity import canonical, digest, flat, label, slug, title, varying, words
+from smrl.settings import make_settings
 
 DEFAULTS: dict[str, Any] = {
     "reuse": "10",
@@ -190,6 +193,28 @@ def test_missing_setting_equals_none_and_false() -> None:
     for used in ({"max_episode_steps": 100}, {"max_episode_steps": 0}, {"normalise_observations": True}):
         assert canonical(old) != canonical(old | used), used
         assert varying([old, old | used]) == list(used)
+
+
+def test_a_setting_that_did_not_exist_had_its_first_value() -> None:
+    """A run from before network and others existed is averaged with one that has their first values."""
+    old, new = settings(), settings(network="mlp", initial_temperature=1, target_entropy_factor=-1.0)
+    assert canonical(old) == canonical(new)
+    assert not varying([old, new])
+    other = settings(network="simba")
+    assert canonical(old) != canonical(other)
+    assert varying([old, other]) == ["network"]
+
+
+RUNS = sorted((Path(__file__).parents[2] / "results").rglob("config.json"))
+
+
+@pytest.mark.parametrize("config", RUNS, ids=lambda config: config.parents[1].name)
+def test_settings_of_earlier_versions_are_the_same_run_today(config: Path) -> None:
+    """A new setting whose default is a value must have it among the first values."""
+    saved = json.loads(config.read_text())["settings"]
+    values = flat(saved)
+    today = make_settings(values.pop("algorithm"), values.pop("env"), **values)
+    assert canonical(today.to_json()) == canonical(saved)
 
 
 def test_title() -> None:

@@ -119,6 +119,7 @@ PRESETS: dict[str, Preset] = {
             *_by_robot("tqc", "dropped", Hopper=5, HalfCheetah=0, Walker2d=2, Ant=2),
             Row("redq", {"reuse": 5, "fresh_batches": 20}),
             *_by_robot("redq", "target_entropy", False, Hopper=-1, HalfCheetah=-3, Walker2d=-3, Ant=-4, Humanoid=-2),
+            Row("xqc", {"reuse": 4, "normalise_rewards": True}, source="ours"),
             Row("sac_pixels", {"reuse": 5, "steps": 100_000}),
             Row("drqv2", {"reuse": 5, "steps": 500_000}),
             Row("drqv2", {"warmup": 4_000, "n_step": 3, "windows": "full"}, source="from code"),

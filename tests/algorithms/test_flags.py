@@ -138,3 +138,57 @@ def test_tqc_s_huber_parameter() -> None:
     context = UpdateContext(jnp.int32(1), jnp.int32(0), 1, KEY, jnp.int32(0))
     small, large = (float(one.update(state, batch(), context, KEY)[1]["critic_loss"]) for one in metrics)
     assert large / small == pytest.approx(2, rel=0.05)
+
+
+SIMBA: dict[str, Any] = {"network": "simba"}
+OWN_PARTS = "network simba has ReLU, its own layer normalisation and no dropout: leave out"
+
+
+@pytest.mark.parametrize(
+    ("hyper", "message"),
+    [
+        (SIMBA | {"layer_norm": True}, OWN_PARTS),
+        (SIMBA | {"dropout": 0.1}, OWN_PARTS),
+        (
+            SIMBA | {"activation": "elu"},
+            OWN_PARTS,
+        ),
+        (
+            SIMBA | {"critic_hidden": (8, 16)},
+            "blocks of network simba must have the same width, not 8,16; critic_hidden 8,8 is 2 of width 8",
+        ),
+        ({"weight_projection": True}, "add layer_norm, or network simba"),
+        ({"temperature": 0.2, "initial_temperature": 0.1}, "temperature fixes it at 0.2: leave out one of them"),
+        ({"target_entropy": -1.0, "target_entropy_factor": -0.5}, "both set the target entropy: leave out one of them"),
+        ({"initial_temperature": 0}, "initial_temperature must be a positive number, not 0"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(hyper: dict[str, Any], message: str) -> None:
+    with pytest.raises(SmrlError, match=message):
+        made("sac", **hyper)
+
+
+def test_simba_s_initial_weights() -> None:
+    """Orthogonal in the first and the last layer, of variance 2/fan_in in the blocks, and zero biases."""
+    state = made("sac", network="simba", actor_hidden=(16,), critic_hidden=(64, 64)).init(KEY)
+    params = state.critics.params[0]["params"]["MLP_0"]
+    dense = [params[f"Dense_{index}"] for index in range(6)]
+    assert [layer["kernel"].shape for layer in dense] == [(5, 64), (64, 256), (256, 64), (64, 256), (256, 64), (64, 1)]
+    first, last = dense[0]["kernel"], dense[-1]["kernel"]
+    np.testing.assert_allclose(first @ first.T, np.eye(5), atol=1e-5)
+    np.testing.assert_allclose(last.T @ last, np.eye(1), atol=1e-5)
+    for layer in dense[1:-1]:
+        np.testing.assert_allclose(np.var(layer["kernel"]), 2 / len(layer["kernel"]), rtol=0.1)
+    assert not any(np.any(layer["bias"]) for layer in dense)
+    assert sorted(name for name in params if name.startswith("LayerNorm")) == [f"LayerNorm_{k}" for k in range(3)]
+
+
+def test_the_target_entropy_has_a_factor() -> None:
+    """The temperature falls where the entropy is above the target: one update moves it otherwise for another target."""
+    alphas = [
+        float(updated(made("sac", initial_temperature=0.1, target_entropy_factor=factor)).log_alpha.params)
+        for factor in (-50.0, 50.0)
+    ]
+    assert alphas[0] < np.log(0.1) < alphas[1]
+    same = [updated(made("sac", **given)) for given in ({"target_entropy_factor": -0.5}, {"target_entropy": -1.0})]
+    assert np.array_equal(*(flat(state) for state in same))

@@ -46,6 +46,19 @@ def test_reuse_solves_what_the_base_algorithm_does_not(algorithm: str, tmp_path:
     assert base.max() < HOPELESS
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "critics",
+    [
+        {"layer_norm": True, "weight_projection": True, "critic_hidden": (64, 64, 64), "actor_hidden": (64, 64)},
+        {"network": "simba", "critic_hidden": (32, 32), "actor_hidden": (32,)},
+    ],
+    ids=["normalised and projected", "simba"],
+)
+def test_other_critics_solve_it_with_reuse(critics: dict[str, Any], tmp_path: Path) -> None:
+    assert returns("sac", 10, 0, tmp_path, **critics).max() >= SOLVED
+
+
 class Task(NamedTuple):
     steps: int
     warmup: int

@@ -27,6 +27,8 @@ CASES: dict[str, tuple[str, Spec, dict[str, Any]]] = {
     **{name: (name, vectors(5, 3), SMALL) for name in CONTINUOUS},
     "scaled actions": ("sac", SCALED, SMALL | {"activation": "elu"}),
     "darc, own critic": ("darc", SCALED, SMALL | {"acting": "own-critic", "layer_norm": True, "dropout": 0.1}),
+    "simba": ("sac", SCALED, {"network": "simba", "actor_hidden": (6, 6), "critic_hidden": (6,)}),
+    "darc, simba": ("darc", SCALED, {"network": "simba", "actor_hidden": (6,), "critic_hidden": (6, 6)}),
     "double actions": ("td3", DOUBLE, SMALL),
     "half actions": ("td3", HALF, SMALL),
     "dqn": ("dqn", Spec(ArraySpec((5,)), Discrete(4, start=-3)), {"hidden": (16, 8)}),
@@ -35,7 +37,7 @@ CASES: dict[str, tuple[str, Spec, dict[str, Any]]] = {
     "drqv2": ("drqv2", Spec(IMAGE, SCALED.action), IMAGES | SMALL | {"features": 8}),
 }
 # Algorithms that share the code of another one's policy, and dtypes, are left to `make test-slow`.
-SLOW = ("td3", "sac", "tqc", "redq", "darc, own critic", "half actions", "sac_pixels")
+SLOW = ("td3", "sac", "tqc", "redq", "darc, own critic", "darc, simba", "half actions", "sac_pixels")
 
 
 def policy(algorithm: str, spec: Spec, hyper: dict[str, Any]) -> tuple[Description, np.ndarray, np.ndarray]:

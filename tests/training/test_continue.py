@@ -23,9 +23,13 @@ RUNS: dict[str, tuple[str, ...]] = {
     "Pendulum-v1": (
         *("sac", "Pendulum-v1", "--reuse", "2:150,3", "--steps", "500", "--warmup", "100"),
         *("--fresh-batches", "2", "--reset-every", "120", "--layer-norm", "--dropout", "0.05", "--bias-every", "100"),
-        *("--normalise-observations", "--normalise-rewards"),
+        *("--normalise-observations", "--normalise-rewards", "--weight-projection", "--initial-temperature", "0.01"),
+        *("--target-entropy-factor", "-0.5", "--weight-decay", "0.01", "--weight-decay-form", "decoupled"),
     ),
-    "Hopper-v4": ("td3", "Hopper-v4", "--reuse", "2", "--steps", "700", "--warmup", "200", "--capacity", "300"),
+    "Hopper-v4": (
+        *("td3", "Hopper-v4", "--reuse", "2", "--steps", "700", "--warmup", "200", "--capacity", "300"),
+        *("--network", "simba", "--weight-projection"),
+    ),
 }
 # A task of every other suite, one of them in several environments at once.
 SUITES: dict[str, tuple[str, ...]] = {

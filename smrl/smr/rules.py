@@ -1,8 +1,8 @@
 """Rules that choose M, the number of updates per batch.
 
-A number (``10``) and a schedule (``10:300000,1``: ten until environment step 300,000, then one) have no memory. A
-custom rule may keep a carry, a pytree that is part of the agent's state and of its checkpoint, and change it by what
-the updates report. Reading a rule needs no JAX.
+A number (``10``) and a schedule (``10:300000,1``: ten until environment step 300,000, then one) have no memory. Other
+rules may keep a carry, a pytree that is part of the agent's state and of its checkpoint, and change it by what the
+updates report, or by measurements on rows that are not trained on (`smrl.smr.auto`). Reading a rule needs no JAX.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ import numpy as np
 
 from smrl import plugins
 from smrl.errors import SmrlError, require, short_repr
+from smrl.smr.auto import Auto
 
 LARGEST_REUSE = 1_000_000  # updates per batch; the paper makes 100,000 on the first one in one of its studies
 MAX_PIECES = 100  # of a schedule, which is compiled piece by piece
@@ -29,6 +30,17 @@ class Rule(Protocol):
 
     def observe(self, carry: Any, report: Any) -> Any:
         """Return the next carry, given the mean report of the updates of a learning step."""
+
+
+@runtime_checkable
+class ProbingRule(Rule, Protocol):
+    """A rule that measures on held-out rows."""
+
+    def is_due(self, step: int) -> bool:
+        """Return whether to measure after a learning step, counted from 1."""
+
+    def compare(self, carry: Any, trained: Any, held_out: Any, largest_return: Any) -> Any:
+        """Return the next carry, given what an update reports on rows that are trained on and on held-out rows."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,7 @@ class Schedule:
         except ValueError:
             raise SmrlError(
                 f"{short_repr(text)} is not a reuse rule; write a number (10), numbers with the step they last until "
-                "(10:300000,1) or a custom rule (my_module:my_rule)."
+                "(10:300000,1), auto, auto with the largest number (auto:20) or a custom rule (my_module:my_rule)."
             ) from None
 
     def init(self) -> tuple[()]:
@@ -105,17 +117,16 @@ class FittedReuse:
         return carry
 
 
-def is_schedule(text: str) -> bool:
-    """Return whether a text is a number or a schedule, so that reading it imports nothing."""
+def is_built_in(text: str) -> bool:
+    """Return whether a text is a number, a schedule or a rule of smrl, so that reading it imports nothing."""
     try:
-        Schedule.read(text)
+        return text == FittedReuse.NAME or Auto.read(text) is not None or bool(Schedule.read(text))
     except SmrlError:
         return False
-    return True
 
 
 def rule_of(source: int | str | Rule, real_time: bool = False) -> Rule:
-    """Return the rule for a number, the text of a schedule or ``module:name``; return a rule unchanged.
+    """Return the rule for a number, the text of a schedule, ``auto`` or ``module:name``; return a rule unchanged.
 
     ``realtime`` is a rule only of runs in real time.
     """
@@ -123,6 +134,8 @@ def rule_of(source: int | str | Rule, real_time: bool = False) -> Rule:
         if source == FittedReuse.NAME:
             require(real_time, f"reuse {source} needs a control period: add --real-time, or give a number.")
             return FittedReuse()
+        if (auto := Auto.read(source)) is not None:
+            return auto
         module, _, name = source.partition(":")
         if module[:1].isdigit() or not name.isidentifier():
             return Schedule.read(source)
@@ -132,4 +145,6 @@ def rule_of(source: int | str | Rule, real_time: bool = False) -> Rule:
         return source
     if isinstance(source, int) and not isinstance(source, bool):
         return Schedule((source,))
-    raise SmrlError(f"reuse must be a number, a schedule such as '10:300000,1' or a rule, not {short_repr(source)}.")
+    raise SmrlError(
+        f"reuse must be a number, a schedule such as '10:300000,1', auto or a rule, not {short_repr(source)}."
+    )

@@ -27,6 +27,7 @@ from smrl.training.agent import Agent
 from smrl.training.bias import BiasEstimator
 from smrl.training.clock import Clock
 from smrl.training.collector import Collector
+from smrl.training.diagnostics import Diagnostics
 from smrl.training.estimate import Stopwatch, episode_steps, plan
 from smrl.training.evaluator import Episodes, Evaluator
 from smrl.training.inputs import data_memory, load_input
@@ -235,6 +236,8 @@ class Trainer:
         values = self.recorder.evaluation(self.step, episodes.returns, bias)
         self._keep_if_best(values["mean"])
         self._read_losses()
+        if self.options.diagnostics and self.unrecorded:
+            self.unrecorded |= self.agent.diagnose(self._diagnostics, self.memory, self.step)
         try:
             if self._callback_stops(self.callbacks.on_evaluation, values):
                 return "on_evaluation returned True"
@@ -260,6 +263,10 @@ class Trainer:
         algorithm = self.agent.algorithm
         return self._open(BiasEstimator(self.settings, algorithm, self.make_env, self.progress.notify))
 
+    @cached_property
+    def _diagnostics(self) -> Diagnostics:
+        return Diagnostics(self.settings, self.agent.algorithm)
+
     def _read_losses(self) -> None:
         """Read the losses since the last row of training.csv."""
         self.unrecorded = self.agent.take_metrics()
@@ -277,6 +284,7 @@ class Trainer:
                 "fresh_batch_updates": rounds,
                 "same_batch_updates": rounds * (new_updates - new_batches) / new_batches,
                 "updates": updates,
+                **({} if self.agent.has_constant_reuse else {"reuse": new_updates / new_batches}),
                 "uses_per_transition": updates * self.settings.batch_size / self.memory.added,
                 **self._learning_values(),
             }

@@ -10,8 +10,9 @@ class Keywords(TypedDict, total=False):
 
     reuse: int | str
     """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), auto, or module:rule.
-    auto:20 chooses up to 20 by the TD error on held-out episodes (docs/reuse-auto.md); 20 is the default. With
-    real_time also the word realtime: as many as fit into the control period."""
+    auto:20 chooses up to 20 by the TD error on held-out episodes (docs/reuse-auto.md); 20 is the default. budget:2h,
+    also 30m or 90s, chooses so that the run ends in time. With real_time also the word realtime: as many as fit into
+    the control period."""
     seed: int
     """Seed of all random numbers of the run."""
     steps: int

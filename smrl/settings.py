@@ -11,7 +11,7 @@ from smrl.errors import SmrlError, nearest, require
 from smrl.memory.mixed import data_rows
 from smrl.memory.replay import HELD_OUT_STEPS, Windows
 from smrl.smr.auto import Auto
-from smrl.smr.rules import ProbingRule, Schedule, rule_of
+from smrl.smr.rules import Budget, ProbingRule, Schedule, rule_of
 from smrl.validation import (
     Count,
     Few,
@@ -54,8 +54,9 @@ class Settings(Generic[Hyper]):
     reuse: int | Name = "10"
     """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), auto, or module:rule.
 
-    auto:20 chooses up to 20 by the TD error on held-out episodes (docs/reuse-auto.md); 20 is the default. With
-    --real-time also the word realtime: as many as fit into the control period.
+    auto:20 chooses up to 20 by the TD error on held-out episodes (docs/reuse-auto.md); 20 is the default. budget:2h,
+    also 30m or 90s, chooses so that the run ends in time. With --real-time also the word realtime: as many as fit into
+    the control period.
     """
     seed: Seed = 0
     """Seed of all random numbers of the run."""
@@ -125,8 +126,8 @@ class Settings(Generic[Hyper]):
         object.__setattr__(self, "data", (self.data,) if isinstance(self.data, str | Path) else self.data)
         validate(self)
         rule = rule_of(self.reuse, self.real_time)
-        is_short = isinstance(rule, Schedule) or Auto.read(str(self.reuse)) is not None
-        object.__setattr__(self, "reuse", str(rule if is_short else self.reuse))
+        has_text = isinstance(rule, Schedule | Budget) or Auto.read(str(self.reuse)) is not None
+        object.__setattr__(self, "reuse", str(rule if has_text else self.reuse))
         self._check_data()
         self._check_hold_out()
         self._check_real_time()
@@ -194,6 +195,10 @@ class Settings(Generic[Hyper]):
             for flag, is_given in only.items():
                 require(not is_given, f"{flag} is for devices: add --real-time (docs/robots.md), or leave it out.")
             return
+        require(
+            Budget.read(str(self.reuse)) is None,
+            f"--reuse {self.reuse} is for simulators: with --real-time choose realtime, a number or a schedule.",
+        )
         require(self.envs == 1, f"--real-time drives one device, so there is one environment, not {self.envs}.")
         require(
             self.bias_every is None,

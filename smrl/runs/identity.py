@@ -34,7 +34,7 @@ _SHORT_NAMES = {
     "data_share": "share",
     "from_run": "from",
 }
-_AUTO = re.compile(r"auto:\d+")
+_CHOSEN = {"auto": " up to ", "budget": " of "}  # rules that choose M, and the words before their limit
 _SCHEDULE = re.compile(r"(\d+:\d+,)*\d+")
 
 
@@ -79,7 +79,7 @@ def slug(settings: Settings, usual: Settings, word: str | None = None, attempt: 
     reuse = mine["reuse"]
     if _SCHEDULE.fullmatch(reuse):
         reuse = reuse.replace(":", "until").replace(",", "then")
-    elif _AUTO.fullmatch(reuse):
+    elif reuse.partition(":")[0] in _CHOSEN:
         reuse = reuse.replace(":", "")
     first, *parts = (
         file_name(part, ".") for part in (f"{mine['algorithm']}-reuse{reuse}", *(_part(n, mine[n]) for n in names))
@@ -157,11 +157,11 @@ def short_name(name: str) -> str:
 def reuse_words(reuse: str) -> str:
     """Describe a reuse rule.
 
-    >>> reuse_words("10"), reuse_words("10:300000,1"), reuse_words("auto:20"), reuse_words("my_module:rule")
-    ('10', '10 until 300,000, then 1', 'auto up to 20', 'my_module:rule')
+    >>> reuse_words("10"), reuse_words("10:300000,1"), reuse_words("auto:20"), reuse_words("budget:2h")
+    ('10', '10 until 300,000, then 1', 'auto up to 20', 'budget of 2h')
     """
-    if _AUTO.fullmatch(reuse):
-        return reuse.replace(":", " up to ")
+    if (words := _CHOSEN.get(reuse.partition(":")[0])) is not None:
+        return reuse.replace(":", words)
     if not _SCHEDULE.fullmatch(reuse):
         return reuse
     *pieces, last = reuse.split(",")

@@ -54,7 +54,7 @@ class Auto:
     NAME: ClassVar[str] = "auto"
 
     ceiling: int = 20
-    start: float = 4.0
+    start: float = 10.0
     low: float = 0.15
     high: float = 0.25
     weight: float = 0.25  # β

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from smrl.errors import SmrlError, require, short_repr
 from smrl.smr.auto import Auto, Probe
-from smrl.smr.rules import LARGEST_REUSE, ProbingRule, Rule, Schedule, rule_of
+from smrl.smr.rules import LARGEST_REUSE, Budget, ProbingRule, Rule, Schedule, rule_of
 from smrl.types import Algorithm, Array, Key, Metrics, State, Transition, UpdateContext
 
 S = TypeVar("S")
@@ -59,6 +59,7 @@ def reuse(update: Update[S], times: int | str | Rule = 10) -> Callable[..., tupl
     """
     require(callable(update), f"update must be a function (state, batch, key), not {short_repr(update)}.")
     rule = rule_of(times)
+    require(not isinstance(rule, Budget), f"{rule} is the time of a run of smrl train; give a number or a schedule.")
     needs_step = not (isinstance(rule, Auto) or (isinstance(rule, Schedule) and not rule.until))
     has_carry = bool(jax.tree.leaves(rule.init()))
 

@@ -5,6 +5,7 @@ rules may keep a carry, a pytree that is part of the agent's state and of its ch
 updates report, or by measurements on rows that are not trained on (`smrl.smr.auto`). Reading a rule needs no JAX.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -15,6 +16,8 @@ from smrl.errors import SmrlError, require, short_repr
 from smrl.smr.auto import Auto
 
 LARGEST_REUSE = 1_000_000  # updates per batch; the paper makes 100,000 on the first one in one of its studies
+SECONDS = {"h": 3600, "m": 60, "s": 1}
+LONGEST_BUDGET = 100_000 * 3600  # seconds
 MAX_PIECES = 100  # of a schedule, which is compiled piece by piece
 
 
@@ -75,7 +78,7 @@ class Schedule:
         except ValueError:
             raise SmrlError(
                 f"{short_repr(text)} is not a reuse rule; write a number (10), numbers with the step they last until "
-                "(10:300000,1), auto, auto with the largest number (auto:20) or a custom rule (my_module:my_rule)."
+                "(10:300000,1), auto, auto:20 (at most 20), budget:2h (or m, s) or a custom rule (my_module:my_rule)."
             ) from None
 
     def init(self) -> tuple[()]:
@@ -117,10 +120,51 @@ class FittedReuse:
         return carry
 
 
+@dataclass(frozen=True)
+class Budget:
+    """``budget:2h``: as many updates as fit into the time of the run, which writes M into the carry.
+
+    >>> Budget.read("budget:90m"), str(Budget(7200.0))
+    (Budget(seconds=5400.0), 'budget:2h')
+    """
+
+    NAME: ClassVar[str] = "budget"
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        require(
+            0 < self.seconds <= LONGEST_BUDGET,
+            f"the {self.NAME} of a run must be more than 0 s and at most {LONGEST_BUDGET / 3600:,.0f} h.",
+        )
+
+    @classmethod
+    def read(cls, text: str) -> "Budget | None":
+        """Read ``budget:2h``, ``budget:30m`` or ``budget:90s``; return None for any other text."""
+        found = re.fullmatch(rf"{cls.NAME}:(\d{{1,9}}(?:\.\d{{1,6}})?)([hms])", text, re.ASCII)
+        return cls(float(found[1]) * SECONDS[found[2]]) if found else None
+
+    def __str__(self) -> str:
+        unit = next((unit for unit, size in SECONDS.items() if self.seconds % size == 0), "s")
+        return f"{self.NAME}:{self.seconds / SECONDS[unit]:g}{unit}"
+
+    def init(self) -> np.ndarray:
+        """Return M of the first learning step."""
+        return np.ones((), np.int32)
+
+    def times(self, carry: Any, step: Any) -> Any:
+        """Return M as it was last written into the carry."""
+        return carry
+
+    def observe(self, carry: Any, report: Any) -> Any:
+        """Return the carry unchanged."""
+        return carry
+
+
 def is_built_in(text: str) -> bool:
     """Return whether a text is a number, a schedule or a rule of smrl, so that reading it imports nothing."""
     try:
-        return text == FittedReuse.NAME or Auto.read(text) is not None or bool(Schedule.read(text))
+        return text == FittedReuse.NAME or bool(Auto.read(text) or Budget.read(text) or Schedule.read(text))
     except SmrlError:
         return False
 
@@ -134,13 +178,13 @@ def rule_of(source: int | str | Rule, real_time: bool = False) -> Rule:
         if source == FittedReuse.NAME:
             require(real_time, f"reuse {source} needs a control period: add --real-time, or give a number.")
             return FittedReuse()
-        if (auto := Auto.read(source)) is not None:
-            return auto
+        if found := Auto.read(source) or Budget.read(source):
+            return found
         module, _, name = source.partition(":")
         if module[:1].isdigit() or not name.isidentifier():
             return Schedule.read(source)
-        found = plugins.load(source, "a reuse rule")
-        source = found() if isinstance(found, type) else found
+        loaded = plugins.load(source, "a reuse rule")
+        source = loaded() if isinstance(loaded, type) else loaded
     if isinstance(source, Rule):
         return source
     if isinstance(source, int) and not isinstance(source, bool):

@@ -157,7 +157,7 @@ class Agent:
         self._compiling.join()
 
     def set_reuse(self, times: int) -> None:
-        """Write the next M into the carry of `smrl.smr.rules.FittedReuse`."""
+        """Write the next M into the carry of `smrl.smr.rules.FittedReuse` or `Budget`."""
         self.state = self.state._replace(rule=jnp.asarray(times, jnp.int32))
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:

@@ -79,6 +79,18 @@ def test_rows_are_drawn_by_their_definition(envs: int, n_step: int, windows: Win
     assert trained <= {*candidates.tolist()}
 
 
+@pytest.mark.parametrize("envs", [1, 2])
+def test_a_window_does_not_reach_a_row_that_is_held_out(envs: int) -> None:
+    """A held-out episode of rows 40 to 69 is given back up to row 49, which windows of three steps may not begin at."""
+    replay = Replay(200, SPEC, gamma=GAMMA, n_step=3, envs=envs, hold_out=50)
+    for row in range(100):
+        obs = np.array([row], np.float32)
+        is_last = any(row + env in (39, 69) for env in range(envs))
+        replay.add(obs, np.zeros(1), 0.0, obs, False, is_last, 2 if 40 <= row < 70 else 0)
+    drawn = set(replay.sample(np.random.default_rng(0), 20, 200).obs.astype(int).ravel().tolist())
+    assert drawn == {*range(50 - 2 * envs), *range(70, 100)}
+
+
 def test_nearest_by_brute_force() -> None:
     """The distance is in standard deviations, so a coordinate of a thousand times the size counts the same."""
     draw = np.random.default_rng(0)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from smrl.api import register, train
     from smrl.errors import SmrlError
     from smrl.presets import Preset, Row
+    from smrl.smr.auto import Auto, Probe
     from smrl.smr.loop import reuse
     from smrl.training.evaluator import evaluate
     from smrl.training.play import play
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
     __version__: str
 
 _MODULES = {
+    "Auto": "smrl.smr.auto",
     "Policy": "smrl.training.run",
     "Preset": "smrl.presets",
+    "Probe": "smrl.smr.auto",
     "Row": "smrl.presets",
     "Run": "smrl.training.run",
     "SmrlError": "smrl.errors",
@@ -34,8 +37,10 @@ _MODULES = {
 }
 
 __all__ = [
+    "Auto",
     "Policy",
     "Preset",
+    "Probe",
     "Row",
     "Run",
     "SmrlError",

@@ -9,8 +9,10 @@ class Keywords(TypedDict, total=False):
     """Settings, options and hyperparameters of a run."""
 
     reuse: int | str
-    """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), or module:rule. With
-    real_time also the word realtime: as many as fit into the control period."""
+    """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), auto, or module:rule.
+    auto:20 chooses up to 20 by the TD error on held-out episodes (docs/reuse-auto.md); 20 is the default. budget:2h,
+    also 30m or 90s, chooses so that the run ends in time. With real_time also the word realtime: as many as fit into
+    the control period."""
     seed: int
     """Seed of all random numbers of the run."""
     steps: int
@@ -53,6 +55,8 @@ class Keywords(TypedDict, total=False):
     """Fraction of each batch that is drawn from the data; by default data and replay memory are drawn from as one."""
     from_run: str | None
     """Run whose networks and optimisers this one starts with, those of its newest checkpoint; by default new ones."""
+    hold_out: bool
+    """Keep 1 episode in 16 from training for 10,000 steps, to measure on; reuse auto does so by itself."""
     reset_every: int | None
     """Environment steps between two resets of the agent, which keep the replay memory; by default there are none."""
     eval_every: int
@@ -91,6 +95,8 @@ class Keywords(TypedDict, total=False):
     """Minutes after which the run is saved and stopped; the same command continues it. By default there is no limit."""
     stop_at: float | None
     """Mean return of an evaluation at which the run is saved and stopped; by default none."""
+    diagnostics: bool
+    """Add norms, dormant units, effective rank and values of the networks to training.csv (docs/diagnostics.md)."""
     wandb: str | None
     """Weights & Biases project to log to; by default none."""
     activation: Literal["relu", "leaky-relu", "elu", "gelu", "silu", "tanh"]

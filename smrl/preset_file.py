@@ -20,7 +20,7 @@ from smrl.errors import SmrlError, nearest, require, short_repr
 from smrl.presets import Preset, Row
 from smrl.reading import read_toml
 from smrl.settings import Settings
-from smrl.smr.rules import is_schedule
+from smrl.smr.rules import is_built_in
 from smrl.validation import convert, field_types
 
 
@@ -48,7 +48,9 @@ def _read_row(table: Mapping[str, Any]) -> Row:
     settings: dict[str, Any] = {}
     for name, value in row.settings.items():
         require(name in types, f"{row.algorithm} has no setting {name!r}{nearest(name, types)}")
-        require(name != "reuse" or is_schedule(str(value)), "reuse in a file is a number or a schedule (10:300000,1).")
+        require(
+            name != "reuse" or is_built_in(str(value)), "reuse in a file is a number, a schedule (10:300000,1) or auto."
+        )
         settings[name] = convert(name, toml_value(name, value, types[name]), types[name][0])
     return Row(row.algorithm, settings, row.tasks)
 

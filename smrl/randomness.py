@@ -19,6 +19,7 @@ class Purpose(IntEnum):
     EPISODE = 5
     EVALUATE = 6
     BIAS = 7
+    HOLD_OUT = 8
 
 
 class Stream:

@@ -9,8 +9,9 @@ from typing import Any, Generic, Literal, TypeVar
 from smrl.algorithms import registry
 from smrl.errors import SmrlError, nearest, require
 from smrl.memory.mixed import data_rows
-from smrl.memory.replay import Windows
-from smrl.smr.rules import Schedule, rule_of
+from smrl.memory.replay import HELD_OUT_STEPS, Windows
+from smrl.smr.auto import Auto
+from smrl.smr.rules import Budget, ProbingRule, Schedule, rule_of
 from smrl.validation import (
     Count,
     Few,
@@ -51,9 +52,11 @@ class Settings(Generic[Hyper]):
     env: Name
     """Gymnasium id, module:id for one that a module registers, or module:function for a function that makes it."""
     reuse: int | Name = "10"
-    """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), or module:rule.
+    """Updates per batch (the paper's M): a number, 10:300000,1 (10 until step 300,000, then 1), auto, or module:rule.
 
-    With --real-time also the word realtime: as many as fit into the control period.
+    auto:20 chooses up to 20 by the TD error on held-out episodes (docs/reuse-auto.md); 20 is the default. budget:2h,
+    also 30m or 90s, chooses so that the run ends in time. With --real-time also the word realtime: as many as fit into
+    the control period.
     """
     seed: Seed = 0
     """Seed of all random numbers of the run."""
@@ -97,6 +100,8 @@ class Settings(Generic[Hyper]):
     """Fraction of each batch that is drawn from the data; by default data and replay memory are drawn from as one."""
     from_run: Name | None = None
     """Run whose networks and optimisers this one starts with, those of its newest checkpoint; by default new ones."""
+    hold_out: bool = False
+    """Keep 1 episode in 16 from training for 10,000 steps, to measure on; --reuse auto does so by itself."""
     reset_every: Count | None = None
     """Environment steps between two resets of the agent, which keep the replay memory; by default there are none."""
     eval_every: Count = 1_000
@@ -121,8 +126,10 @@ class Settings(Generic[Hyper]):
         object.__setattr__(self, "data", (self.data,) if isinstance(self.data, str | Path) else self.data)
         validate(self)
         rule = rule_of(self.reuse, self.real_time)
-        object.__setattr__(self, "reuse", str(rule if isinstance(rule, Schedule) else self.reuse))
+        has_text = isinstance(rule, Schedule | Budget) or Auto.read(str(self.reuse)) is not None
+        object.__setattr__(self, "reuse", str(rule if has_text else self.reuse))
         self._check_data()
+        self._check_hold_out()
         self._check_real_time()
         require(
             self.bias_every is None or self.bias_every % self.eval_every == 0,
@@ -153,6 +160,30 @@ class Settings(Generic[Hyper]):
             "between, such as 0.5.",
         )
 
+    def _check_hold_out(self) -> None:
+        if not self.holds_out:
+            return
+        flag = "--hold-out" if self.hold_out else f"--reuse {self.reuse}"
+        require(
+            not self.real_time,
+            f"{flag} needs held-out episodes, which runs in real time do not keep: leave it out with --real-time.",
+        )
+        require(
+            self.capacity > self.held_out_rows,
+            f"{flag} holds episodes out for {self.held_out_rows:,} transitions, so the replay memory must hold more: "
+            f"raise --capacity above {self.held_out_rows:,}.",
+        )
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether episodes are held out of training."""
+        return self.hold_out or isinstance(rule_of(self.reuse, self.real_time), ProbingRule)
+
+    @property
+    def held_out_rows(self) -> int:
+        """Transitions for which an episode is held out."""
+        return max(1, HELD_OUT_STEPS // self.action_repeat)
+
     def _check_real_time(self) -> None:
         """Refuse what makes no sense on a device, and what makes sense only there."""
         if not self.real_time:
@@ -164,6 +195,10 @@ class Settings(Generic[Hyper]):
             for flag, is_given in only.items():
                 require(not is_given, f"{flag} is for devices: add --real-time (docs/robots.md), or leave it out.")
             return
+        require(
+            Budget.read(str(self.reuse)) is None,
+            f"--reuse {self.reuse} is for simulators: with --real-time choose realtime, a number or a schedule.",
+        )
         require(self.envs == 1, f"--real-time drives one device, so there is one environment, not {self.envs}.")
         require(
             self.bias_every is None,
@@ -277,6 +312,8 @@ class RunOptions:
     """Minutes after which the run is saved and stopped; the same command continues it. By default there is no limit."""
     stop_at: float | None = None
     """Mean return of an evaluation at which the run is saved and stopped; by default none."""
+    diagnostics: bool = False
+    """Add norms, dormant units, effective rank and values of the networks to training.csv (docs/diagnostics.md)."""
     wandb: Name | None = None
     """Weights & Biases project to log to; by default none."""
 

@@ -251,8 +251,9 @@ def _unchanged(state: State, context: UpdateContext) -> State:
 class Algorithm(Generic[State]):
     """A bundle of pure functions. Observations and actions have a leading batch axis.
 
-    The last three functions of the state serve diagnostics (estimation bias, TD error), and ``network`` serves `smrl
-    export`. An algorithm without them trains; asking such an algorithm for a diagnostic or an export raises an error.
+    The last functions of the state serve diagnostics (estimation bias, TD error, hidden units), and ``network`` serves
+    `smrl export`. An algorithm without them trains; asking such an algorithm for a diagnostic or an export raises an
+    error, or leaves it out.
     """
 
     init: Callable[[Key], State]
@@ -268,3 +269,4 @@ class Algorithm(Generic[State]):
     policy_sample: Callable[[State, Any, Key], tuple[Array, Array]] | None = None  # state, obs, key → action, log π
     temperature: Callable[[State], Array] | None = None  # state → weight α of the entropy; None where there is none
     network: Callable[[Any], Sequence[Layer]] | None = None  # policy_params as NumPy arrays → the layers of exploit
+    critic_networks: Callable[[State], Sequence[Sequence[Layer]]] | None = None  # state → layers of each Q of (s, a)

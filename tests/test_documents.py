@@ -161,7 +161,7 @@ train = smrl.train
 @pytest.mark.parametrize(
     "page",
     [
-        *("docs/update.md", "docs/report.md"),
+        *("docs/update.md", "docs/report.md", "docs/reuse-auto.md"),
         *(pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("index", "knobs", "your-environment")),
         pytest.param("README.md", marks=pytest.mark.slow),
     ],
@@ -184,7 +184,7 @@ def test_api_lists_every_public_name() -> None:
 
 
 def test_python_of_every_page_is_run() -> None:
-    run = {"update.md", "report.md", "index.md", "knobs.md", "your-environment.md", "tutorial.md"}
+    run = {"update.md", "report.md", "reuse-auto.md", "index.md", "knobs.md", "your-environment.md", "tutorial.md"}
     run |= {*PAGES_WITH_OWN_TESTS, "examples.md", "README.md"}  # of which tests/test_examples.py runs the former
     assert {Path(block.document).name for block in PYTHON if block.is_run} <= run
 

@@ -60,7 +60,7 @@ def test_compare_and_train_take_a_file(file: str, capsys: pytest.CaptureFixture[
         ("[[rows]]\nsettings = { tau = 0.01 }", r"\* has no setting 'tau'"),
         ("[[rows]]\nsettings = { env = 'os:x' }", "has no setting 'env'"),
         ("[[rows]]\nsettings = { gamma = 2 }", r"gamma must be a number in \[0, 1\], not 2"),
-        ("[[rows]]\nsettings = { reuse = 'os:system' }", "reuse in a file is a number or a schedule"),
+        ("[[rows]]\nsettings = { reuse = 'os:system' }", "reuse in a file is a number, a schedule"),
         ("[[rows]]\nsettings = 3", "settings of a preset's row are a dict"),
         ("[[rows", "cannot be read as TOML"),
         (None, "cannot be read .No such file"),

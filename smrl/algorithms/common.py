@@ -285,6 +285,7 @@ class DeterministicActorCritic:
             q_values=self.q_values,
             policy_sample=self.policy_sample,
             network=self.actor.network,
+            critic_networks=lambda state: self.critics.networks(state.critics.params),
         )
 
 
@@ -349,6 +350,7 @@ class SoftActorCritic:
             policy_sample=lambda state, obs, key: self.actor.sample(state.actor.params, obs, key),
             temperature=lambda state: jnp.exp(state.log_alpha.params),
             network=self.actor.network,
+            critic_networks=lambda state: self.critics.networks(state.critics.params),
         )
 
 

@@ -160,6 +160,7 @@ def darc(config: DARC, spec: Spec) -> Algorithm[State]:
         q_values=lambda state, obs, action: two_critics(both(state.critics.params), jnp.asarray(obs), action),
         policy_sample=lambda state, obs, key: without_entropy(exploit(policy_params(state), obs)),
         network=network,
+        critic_networks=lambda state: [critic.network(params) for params in both(state.critics.params)],
     )
 
 

@@ -34,18 +34,29 @@ class MixedReplay:
         parts = self.data.sample(generator, rounds, count), self.own.sample(generator, rounds, batch_size - count)
         return Transition(*(np.concatenate(fields, axis=1) for fields in zip(*parts, strict=True)))
 
+    def sample_pair(self, generator: np.random.Generator, count: int) -> tuple[Transition, Transition] | None:
+        """Draw from the run's own memory, of which alone episodes are held out; see `Replay.sample_pair`."""
+        return self.own.sample_pair(generator, count)
+
+    def largest_return(self) -> float:
+        """Return the largest discounted return of the run's own episodes; see `Replay.largest_return`."""
+        return self.own.largest_return()
+
     def _sample_union(self, generator: np.random.Generator, rounds: int, batch_size: int) -> Transition:
         size, oldest = len(self.data.drawable), self.own.drawable.start
+        data_accepts, own_accepts = self.data.accepts, self.own.accepts
 
-        def is_full(place: np.ndarray) -> np.ndarray:
-            found, of_data = np.empty(len(place), np.bool_), place < size
-            found[of_data] = self.data.is_full(place[of_data])
-            found[~of_data] = self.own.is_full(place[~of_data] - size + oldest)
+        def accepts(place: np.ndarray) -> np.ndarray:
+            found, of_data = np.ones(len(place), np.bool_), place < size
+            if data_accepts:
+                found[of_data] = data_accepts(place[of_data])
+            if own_accepts:
+                found[~of_data] = own_accepts(place[~of_data] - size + oldest)
             return found
 
         union = range(size + len(self.own.drawable))  # the rows of the data, then the run's own
-        windows = is_full if self.own.windows == "full" else None
-        place = draw(generator, union, rounds * batch_size, self.own.n_step, windows)
+        tests = accepts if data_accepts or own_accepts else None
+        place = draw(generator, union, rounds * batch_size, self.own.n_step, tests)
         of_data = place < size
         data, own = self.data.gather(place[of_data]), self.own.gather(place[~of_data] - size + oldest)
         batch = []

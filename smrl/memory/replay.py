@@ -8,6 +8,9 @@ stored separately. Memory that was never written is never touched, so it costs n
 If an observation is a stack of frames, only its newest frame is stored (`smrl.memory.frames`). The older frames are
 those of rows i - N, i - 2N, … of the same episode; before its start the first frame is repeated. A few more rows are
 stored than are sampled, so that the oldest sampled rows have all their frames.
+
+A memory that holds out keeps 1 episode in 16 from `sample` while its rows are among the newest ones; `sample_pair`
+draws from them. A row that has grown old is drawn like any other, so no experience is lost.
 """
 
 import copy
@@ -23,15 +26,20 @@ from smrl.types import Spec, Transition
 
 Rows = dict[str, np.ndarray[Any, Any]]
 Windows = Literal["partial", "full"]
+Accepts = Callable[[np.ndarray], np.ndarray]  # rows → whether each may be drawn
 MAX_RESAMPLES = 30  # attempts to draw full n-step windows before all of them are searched for
 CHUNK = 10_000  # rows that a snapshot copies at a time
+HELD_OUT_EVERY = 16  # episodes of which one is held out
+HELD_OUT_STEPS = 10_000  # environment steps for which a row is held out
+CANDIDATES = 4_096  # rows among which the nearest to a held-out one is searched
 
 
 class Replay:
     """Uniform replay over all rows that are still stored.
 
     An n-step window ends early at the end of its episode and at the newest row. With ``windows="full"`` only rows that
-    have n steps left are drawn. With a ``folder`` the observations are stored on disk instead of in memory.
+    have n steps left are drawn. With a ``folder`` the observations are stored on disk instead of in memory. With
+    ``hold_out`` the rows of held-out episodes are not drawn by `sample` while they are among the newest ``hold_out``.
 
     >>> from smrl.types import ArraySpec, Continuous
     >>> replay = Replay(100, Spec(ArraySpec((1,)), Continuous(1)), gamma=0.9)
@@ -50,6 +58,7 @@ class Replay:
         envs: int = 1,
         windows: Windows = "partial",
         folder: Path | None = None,
+        hold_out: int | None = None,
     ) -> None:
         self.gamma, self.n_step, self.envs, self.windows = gamma, n_step, envs, windows
         self.added = 0
@@ -63,7 +72,11 @@ class Replay:
             "terminated": np.zeros(capacity, np.bool_),
             "last": np.zeros(capacity, np.bool_),  # whether its episode ends here, by termination or time-out
         }
+        if hold_out is not None:
+            self._rows["held_out"] = np.zeros(capacity, np.bool_)  # whether its episode is
+        self.hold_out = hold_out
         self._successors: dict[int, np.ndarray] = {}  # row → what was observed after it
+        self._returns = (0, -np.inf)  # see `largest_return`
 
     @property
     def row_bytes(self) -> int:
@@ -92,8 +105,12 @@ class Replay:
         next_obs: np.ndarray,
         terminated: bool,
         truncated: bool,
+        episode: int = 0,
     ) -> None:
-        """Append the next environment's transition; a time-out (truncated) ends the episode but still bootstraps."""
+        """Append the next environment's transition; a time-out (truncated) ends the episode but still bootstraps.
+
+        The number of the ``episode`` decides whether the row is held out.
+        """
         row, slot, rows = self.added, self.added % self.capacity, self._rows
         self._successors.pop(row - self.capacity, None)
         if row >= self.envs and not rows["last"][(row - self.envs) % self.capacity]:
@@ -103,6 +120,8 @@ class Replay:
         rows["reward"][slot] = reward
         rows["terminated"][slot] = terminated
         rows["last"][slot] = terminated or truncated
+        if self.hold_out is not None:
+            rows["held_out"][slot] = is_held_out(episode)
         self._successors[row] = np.array(self._frames.newest(next_obs), rows["obs"].dtype, order="C")
         self.added = row + 1
 
@@ -118,7 +137,7 @@ class Replay:
         return range(max(0, self.added - self._sampled), self.added)
 
     def sample(self, generator: np.random.Generator, rounds: int, batch_size: int) -> Transition:
-        """Draw (rounds, batch) transitions, uniformly with replacement."""
+        """Draw (rounds, batch) transitions, uniformly with replacement, of those that are not held out."""
         batch = self.gather(self._draw(generator, rounds * batch_size))
         return Transition(*(field.reshape(rounds, batch_size, *field.shape[1:]) for field in batch))
 
@@ -145,9 +164,69 @@ class Replay:
         """Return whether each row has n steps left, itself included."""
         return self._follow(first, first % self.capacity)[0] - first == (self.n_step - 1) * self.envs
 
+    @property
+    def accepts(self) -> Accepts | None:
+        """Return the test that a row must pass to be drawn by `sample`; None where all rows do."""
+        if self.hold_out is None:
+            return self._is_full
+        is_full = self._is_full or (lambda first: np.ones(len(first), np.bool_))
+        return lambda first: is_full(first) & ~self._is_near_held_out(first)
+
     def _draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
         """Draw the first rows of windows."""
-        return draw(generator, self.drawable, count, self.n_step, self.is_full if self.windows == "full" else None)
+        return draw(generator, self.drawable, count, self.n_step, self.accepts)
+
+    def sample_pair(self, generator: np.random.Generator, count: int) -> tuple[Transition, Transition] | None:
+        """Draw ``count`` held-out transitions, and for each of them a similar one of those that `sample` draws.
+
+        Similar is the nearest in observation and action of up to CANDIDATES rows that are as new, so that both have the
+        same difficulty and differ in their use. Images are too large to be compared; for them any of these rows is
+        taken. The transitions that are trained on come first. Return None while there are none of one kind.
+        """
+        rows = np.arange(max(self.drawable.start, self.added - (self.hold_out or 0)), self.added)
+        rows = rows[self._is_full(rows)] if self._is_full else rows
+        held_out = rows[self._rows["held_out"][rows % self.capacity]]
+        trained = rows[~self._is_near_held_out(rows)]
+        if not (held_out.size and trained.size):
+            return None
+        held_out = held_out[generator.integers(held_out.size, size=count)]
+        if self._rows["obs"].ndim > 2:
+            trained = trained[generator.integers(trained.size, size=count)]
+            return self.gather(trained), self.gather(held_out)
+        if trained.size > CANDIDATES:
+            trained = trained[generator.integers(trained.size, size=CANDIDATES)]
+        trained = trained[nearest(self._features(held_out), self._features(trained))]
+        return self.gather(trained), self.gather(held_out)
+
+    def _features(self, row: np.ndarray) -> np.ndarray:
+        """Return observation and action of rows as vectors; discrete actions are far from each other."""
+        obs, action = (self._rows[name][row % self.capacity].astype(np.float64) for name in ("obs", "action"))
+        return np.concatenate([obs, action if action.ndim == 2 else 1e3 * action[:, None]], axis=1)
+
+    def largest_return(self) -> float:
+        """Return the largest discounted return Σ γᵏ r of a step in an episode that has ended; −∞ without one.
+
+        Only rows that were still stored at the first call count.
+        """
+        seen, largest = self._returns
+        reward, last = self._rows["reward"], self._rows["last"]
+        new = np.arange(max(seen, self.oldest), self.added)
+        for end in new[last[new % self.capacity]].tolist():
+            row, total = end, 0.0
+            while row >= self.oldest and (row == end or not last[row % self.capacity]):
+                total = float(reward[row % self.capacity]) + self.gamma * total
+                row, largest = row - self.envs, max(largest, total)
+        self._returns = (self.added, largest)
+        return largest
+
+    @property
+    def _is_full(self) -> Accepts | None:
+        return self.is_full if self.windows == "full" and self.n_step > 1 else None
+
+    def _is_near_held_out(self, first: np.ndarray) -> np.ndarray:
+        """Return whether an n-step window that begins at each row may reach a row that is held out now."""
+        oldest = self.added - (self.hold_out or 0) - (self.n_step - 1) * self.envs
+        return self._rows["held_out"][first % self.capacity] & (first >= oldest)
 
     def _follow(self, first: np.ndarray, slot: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the last row of each window, the discounted sum of its rewards, and γⁿ; ``slot`` is that of first."""
@@ -212,26 +291,40 @@ class Replay:
         self._successors = {row: obs for row, obs in successors.items() if row >= self.oldest}
 
 
-def draw(
-    generator: np.random.Generator,
-    rows: range,
-    count: int,
-    n_step: int,
-    is_full: Callable[[np.ndarray], np.ndarray] | None,
-) -> np.ndarray:
-    """Draw ``count`` of these rows uniformly with replacement; with ``is_full`` only those for which it is true."""
+def is_held_out(episode: int) -> bool:
+    """Return whether an episode is held out: one of every 16, at a place that multiplicative hashing chooses.
+
+    >>> [episode for episode in range(64) if is_held_out(episode)]
+    [2, 27, 37, 63]
+    """
+    block, place = divmod(episode, HELD_OUT_EVERY)
+    hashed = block * 2_654_435_769 % 2**32  # 2³² over the golden ratio: the places of successive blocks differ much
+    return place == (hashed * HELD_OUT_EVERY // 2**32 + 2) % HELD_OUT_EVERY
+
+
+def nearest(points: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Return the index of the nearest of some vectors to each point, in units of their standard deviations."""
+    scale = among.std(axis=0)
+    scale[scale == 0] = 1
+    points, among = points / scale, among / scale
+    distances = (among**2).sum(axis=1) - 2 * points @ among.T  # without |point|², which is the same for all
+    return np.asarray(distances.argmin(axis=1))
+
+
+def draw(generator: np.random.Generator, rows: range, count: int, n_step: int, accepts: Accepts | None) -> np.ndarray:
+    """Draw ``count`` of these rows uniformly with replacement, of those that are accepted."""
     first = generator.integers(rows.start, rows.stop, size=count)
-    if is_full is None or n_step == 1:
+    if accepts is None:
         return first
     for _ in range(MAX_RESAMPLES):
-        short = np.flatnonzero(~is_full(first))
-        if not short.size:
+        refused = np.flatnonzero(~accepts(first))
+        if not refused.size:
             return first
-        first[short] = generator.integers(rows.start, rows.stop, size=short.size)
-    # Few rows have n steps left: find them all.
-    full = np.flatnonzero(is_full(np.arange(rows.start, rows.stop))) + rows.start
-    require(full.size > 0, f"no episode so far has {n_step} steps: lower --n-step, or choose --windows partial.")
-    return full[generator.integers(full.size, size=count)]
+        first[refused] = generator.integers(rows.start, rows.stop, size=refused.size)
+    # Few rows are accepted: find them all.
+    accepted = np.flatnonzero(accepts(np.arange(rows.start, rows.stop))) + rows.start
+    require(accepted.size > 0, f"no episode so far has {n_step} steps: lower --n-step, or choose --windows partial.")
+    return accepted[generator.integers(accepted.size, size=count)]
 
 
 class Snapshot:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -355,6 +356,15 @@ class Ensemble:
         if self.stacked:
             return jax.vmap(answer)(params.params, keys)
         return jnp.stack([answer(member, None if keys is None else keys[i]) for i, member in enumerate(params)])
+
+    def networks(self, params: Params) -> list[list[Layer]]:
+        """Return the layers of every member."""
+        members = (
+            [jax.tree.map(operator.itemgetter(index), params.params) for index in range(self.size)]
+            if self.stacked
+            else params
+        )
+        return [self.member.network(member) for member in members]
 
     def first(self, params: Params, obs: Array, action: Array, key: Key | None = None) -> Array:  # (batch, …)
         """Return the values of the first member, without computing the others."""

@@ -6,18 +6,21 @@ and the script puts it into text nodes. The page's policy allows its one script 
 
 import base64
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smrl.report.report import Published, PublishedCurve, Report, sections
+from smrl.report.report import CURVES, Published, PublishedCurve, Report, sections
 from smrl.report.results import Aggregate, Floats, Hours, ResultRow, colour_numbers, mean_hours
+from smrl.runs.records import Table
 
 SCRIPTS = ("chart.js", "panel.js", "page.js")
 ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}  # json escapes everything beyond ASCII
@@ -67,7 +70,7 @@ def _content(report: Report) -> dict[str, Any]:
     envs = {row.curve.env for row in rows}
     colours = colour_numbers([row.curve for row in rows], [row.setting for row in rows])
     lead = f"{_count(len(report.runs), 'run')}: {_count(len(colours), 'setting')} on {_count(len(envs), 'task')}"
-    panels = _panels(rows, colours, report.hours, report.published)
+    panels = _panels(rows, colours, report.hours, report.published) + _training_panels(rows, colours, report.training)
     has_published = any(one["kind"] != "ours" for panel in panels for one in panel["series"])
     return {
         "lead": lead,
@@ -93,6 +96,30 @@ def _panels(
             series += _published_series(here, colours, published)
         target = here[0].target
         panels.append({"title": env, "target": None if np.isnan(target) else target, "series": series})
+    return panels
+
+
+def _training_panels(
+    rows: Sequence[ResultRow], colours: Mapping[str, int], training: Mapping[Path, Table]
+) -> list[dict[str, Any]]:
+    """Return a chart of each column of training.csv that has curves, per environment: means over seeds."""
+    panels = []
+    for env, name in itertools.product(dict.fromkeys(row.curve.env for row in rows), CURVES):
+        series = []
+        for row in (row for row in rows if row.curve.env == env):
+            tables = [table for record in row.curve.records if name in (table := training[record.path])]
+            if not tables:
+                continue
+            known = [dict(zip(table["step"].tolist(), table[name].tolist(), strict=True)) for table in tables]
+            steps = np.array(sorted(set(known[0]).intersection(*known)), np.int64)  # rows by time differ
+            means = np.array([[values[step] for values in known] for step in steps.tolist()]).reshape(-1, len(known))
+            is_known = np.isfinite(means).all(axis=1)
+            steps, values = steps[is_known], means[is_known].mean(axis=1)
+            kept = thin(len(steps), MIN_POINTS * 4) if len(steps) else np.zeros(0, np.int64)
+            points = {"steps": steps[kept].tolist(), "hours": None, "mean": rounded(values[kept])}
+            series.append(_series(row.name, row.setting, colours[row.setting], "ours") | points)
+        if any(one["steps"] for one in series):
+            panels.append({"title": f"{env}: {name.replace('_', ' ')}", "target": None, "series": series})
     return panels
 
 

@@ -16,9 +16,13 @@ from smrl.report.tables import aggregate_table, result_tables, settings_tables, 
 from smrl.report.text import TextTable, number
 from smrl.runs.config import read_rows
 from smrl.runs.paths import CHECKPOINT, CONFIG, EVALUATIONS, TENSORBOARD, TRAINING, RunDirectory, find_files
-from smrl.runs.records import Record, read_run
+from smrl.runs.records import Record, Table, read_run, read_table
 
 PARTS = {CHECKPOINT, TENSORBOARD}  # folders of a run that a report does not need
+CURVES = (  # columns of training.csv that are drawn, in this order
+    *("reuse", "td_error_ratio", "dormant_critic", "dormant_actor", "critic_rank", "critic_weight_norm"),
+    *("actor_weight_norm", "critic_gradient_norm", "actor_gradient_norm", "q_mean", "q_over_return"),
+)
 CONTROL_SUITE = ("dmc/", "dmc-pixels/", "dm_control/")  # tasks whose returns are at most 1,000
 
 
@@ -28,6 +32,7 @@ class ReportedRun:
 
     record: Record
     hours: NDArray[np.float64]  # of training at each evaluation; NaN where training.csv does not have them
+    training: Table  # columns of training.csv that have curves, and its steps
     versions: dict[str, Any]
     machine: dict[str, Any]  # processor, threads, backend, git commit
 
@@ -70,6 +75,7 @@ class Report:
     aggregates: list[Aggregate]
     hours: Hours
     published: Published | None
+    training: Mapping[Path, Table]  # of each run by its path: the columns of training.csv that have curves
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -98,7 +104,9 @@ def make_report(folders: Iterable[Path], target: float | None = None, published:
     envs = [row.curve.env for row in sorted(rows, key=lambda row: names.index(row.setting)) if row.step]
     units = {env: unit for env in envs if (unit := _unit(env, published)) is not None}
     truncated = (*repeated, *(message for row in rows for message in _truncation(row)))
-    return Report(tuple(runs), tuple(excluded), truncated, rows, units, aggregates(rows, units), hours, published)
+    training = {run.record.path: run.training for run in runs}
+    scores = aggregates(rows, units)
+    return Report(tuple(runs), tuple(excluded), truncated, rows, units, scores, hours, published, training)
 
 
 def sections(report: Report) -> dict[str, list[TextTable]]:
@@ -154,7 +162,8 @@ def _read_run(path: Path) -> ReportedRun:
         f"{path / EVALUATIONS} holds a return that is no finite number; check the environment, or leave the run out.",
     )
     machine = {"processor": config["cpu"], **{name: config[name] for name in ("threads", "backend", "git_commit")}}
-    return ReportedRun(record, _hours(path / TRAINING, record), config["versions"], machine)
+    hours, training = _hours(path / TRAINING, record), _training(path / TRAINING)
+    return ReportedRun(record, hours, training, config["versions"], machine)
 
 
 def _hours(file: Path, record: Record) -> NDArray[np.float64]:
@@ -165,6 +174,16 @@ def _hours(file: Path, record: Record) -> NDArray[np.float64]:
     except (SmrlError, csv.Error, KeyError, TypeError, ValueError, OverflowError):
         hours = {}  # a report without hours is better than none
     return np.array([hours.get(int(step), np.nan) for step in record.steps])
+
+
+def _training(file: Path) -> Table:
+    """Return the columns of training.csv that have curves, with the steps of rows; nothing without them."""
+    try:
+        table = read_table(file)
+    except SmrlError:
+        return {}  # a report without these curves is better than none
+    found = {name: table[name] for name in CURVES if name in table}
+    return found | {"step": table["step"]} if found else {}
 
 
 def _unit(env: str, published: Published | None) -> float | None:

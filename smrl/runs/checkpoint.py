@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import msgspec
 import numpy as np
@@ -66,6 +66,7 @@ class _Facts(TypedDict):
     best: _Best | None
     config: dict[str, Any]  # `smrl.runs.config.check_config` checks it
     tables: dict[Literal["evaluations.csv", "training.csv"], list[str]]
+    reuse: NotRequired[Annotated[str, Meta(max_length=5_000)]]  # schedule so far of a run with --reuse budget
 
 
 class _Manifest(TypedDict):

@@ -293,8 +293,8 @@ def without_gaps(parts: list[Rows], envs: int, oldest: int, added: int) -> Rows:
     known.
     """
     numbers = np.concatenate([part["start"] + np.arange(len(part["reward"])) for part in parts])
-    fields = ("obs", "action", "reward", "terminated", "last")
-    rows = {name: np.concatenate([part[name] for part in parts]) for name in fields}
+    fields = parts[0].keys() - {"start", "successor_rows", "successors"}
+    rows = {name: np.concatenate([part[name] for part in parts]) for name in sorted(fields)}
     stored: dict[int, np.ndarray] = {}  # row → its successor, for rows whose successor is not the next row's
     for part in parts:
         stored |= zip(part["successor_rows"].tolist(), part["successors"], strict=True)

@@ -41,6 +41,7 @@ _FIRST_VALUES = {
     "initial_temperature": 1,
     "target_entropy_factor": -1,
 }
+_CHOSEN = {"auto": " up to ", "budget": " of "}  # rules that choose M, and the words before their limit
 _SCHEDULE = re.compile(r"(\d+:\d+,)*\d+")
 
 
@@ -85,6 +86,8 @@ def slug(settings: Settings, usual: Settings, word: str | None = None, attempt: 
     reuse = mine["reuse"]
     if _SCHEDULE.fullmatch(reuse):
         reuse = reuse.replace(":", "until").replace(",", "then")
+    elif reuse.partition(":")[0] in _CHOSEN:
+        reuse = reuse.replace(":", "")
     first, *parts = (
         file_name(part, ".") for part in (f"{mine['algorithm']}-reuse{reuse}", *(_part(n, mine[n]) for n in names))
     )
@@ -161,9 +164,11 @@ def short_name(name: str) -> str:
 def reuse_words(reuse: str) -> str:
     """Describe a reuse rule.
 
-    >>> reuse_words("10"), reuse_words("10:300000,1"), reuse_words("my_module:rule")
-    ('10', '10 until 300,000, then 1', 'my_module:rule')
+    >>> reuse_words("10"), reuse_words("10:300000,1"), reuse_words("auto:20"), reuse_words("budget:2h")
+    ('10', '10 until 300,000, then 1', 'auto up to 20', 'budget of 2h')
     """
+    if (words := _CHOSEN.get(reuse.partition(":")[0])) is not None:
+        return reuse.replace(":", words)
     if not _SCHEDULE.fullmatch(reuse):
         return reuse
     *pieces, last = reuse.split(",")

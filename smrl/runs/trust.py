@@ -6,14 +6,14 @@ from typing import Any
 from smrl.algorithms import registry
 from smrl.envs.make import is_known
 from smrl.errors import require
-from smrl.smr.rules import FittedReuse, is_schedule
+from smrl.smr.rules import is_built_in
 
 
 def custom_code(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the names in these settings that are not on the list of what needs no trust, by part of the run.
 
     The list holds the ids in Gymnasium's registry and in smrl's suites, the registered algorithms, schedules and
-    ``realtime``. Everything else could import a module, so it is not judged by its looks.
+    smrl's rules. Everything else could import a module, so it is not judged by its looks.
 
     >>> custom_code({"env": "my_module:Arm-v0", "algorithm": "sac", "reuse": "10:300000,1"})
     {'environment': 'my_module:Arm-v0'}
@@ -22,7 +22,7 @@ def custom_code(settings: Mapping[str, Any]) -> dict[str, str]:
     needs_trust = {
         "environment": (env, not is_known(env)),
         "algorithm": (algorithm, algorithm not in registry.names()),
-        "reuse rule": (reuse, reuse != FittedReuse.NAME and not is_schedule(reuse)),
+        "reuse rule": (reuse, not is_built_in(reuse)),
     }
     return {part: name for part, (name, is_custom) in needs_trust.items() if is_custom}
 

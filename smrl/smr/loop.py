@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from smrl.errors import SmrlError, require, short_repr
-from smrl.smr.rules import Rule, Schedule, rule_of
+from smrl.smr.auto import Auto, Probe
+from smrl.smr.rules import LARGEST_REUSE, Budget, ProbingRule, Rule, Schedule, rule_of
 from smrl.types import Algorithm, Array, Key, Metrics, State, Transition, UpdateContext
 
 S = TypeVar("S")
@@ -42,13 +43,14 @@ def repeat(update: Update[S], state: S, batch: Any, key: Key, times: Array) -> t
 
 
 def reuse(update: Update[S], times: int | str | Rule = 10) -> Callable[..., tuple[Any, Any]]:
-    """Make ``learn(state, batch, key, step=None)``, which updates ``times`` times on the same batch.
+    """Make ``learn(state, batch, key, step=None, probe=None)``, which updates ``times`` times on the same batch.
 
     ``update(state, batch, key)`` is any pure function that returns the new state and a pytree of numbers to report, or
     only the new state. ``times`` is a number, a schedule (``"10:300000,1"``: ten until step 300,000, then one) or a
     rule; a schedule and a rule need the step, counted from 1. With a rule that has a carry, the state is the pair
-    ``(state, rule.init())``. M is data, not code, so ``learn`` compiles once. The state is donated: keep only the
-    returned one.
+    ``(state, rule.init())``. A rule that measures on held-out rows (`smrl.Auto`) also needs ``learn(…, probe=probe)``
+    with a `smrl.Probe` at every step that is due. M is data, not code, so ``learn`` compiles once. The state is
+    donated: keep only the returned one.
 
     >>> learn = reuse(lambda x, batch, key: (x + batch, {"x": x}), times=3)
     >>> state, report = learn(jnp.float32(0), jnp.float32(2), jax.random.key(0))
@@ -57,19 +59,34 @@ def reuse(update: Update[S], times: int | str | Rule = 10) -> Callable[..., tupl
     """
     require(callable(update), f"update must be a function (state, batch, key), not {short_repr(update)}.")
     rule = rule_of(times)
-    is_constant = isinstance(rule, Schedule) and not rule.until
+    require(not isinstance(rule, Budget), f"{rule} is the time of a run of smrl train; give a number or a schedule.")
+    needs_step = not (isinstance(rule, Auto) or (isinstance(rule, Schedule) and not rule.until))
     has_carry = bool(jax.tree.leaves(rule.init()))
 
-    def learn(state: Any, batch: Any, key: Key, step: Array | int | None = None) -> tuple[Any, Any]:
-        if step is None and not is_constant:
+    def learn(
+        state: Any, batch: Any, key: Key, step: Array | int | None = None, probe: Probe | None = None
+    ) -> tuple[Any, Any]:
+        if step is None and needs_step:
             raise SmrlError(f"the reuse rule {rule} depends on the step; call learn(state, batch, key, step).")
+        measures = probe is None or isinstance(rule, ProbingRule)
+        require(measures, f"the reuse rule {rule} does not measure; call learn without a probe.")
         state, carry = state if has_carry else (state, rule.init())
         times = jnp.asarray(rule.times(carry, jnp.asarray(1 if step is None else step)))
         state, report = repeat(update, state, batch, key, times)
         carry = rule.observe(carry, report)
+        if probe is not None:
+            carry = compare(update, rule, state, carry, probe, jax.random.fold_in(key, LARGEST_REUSE))
         return (state, carry) if has_carry else state, report
 
     return jax.jit(learn, donate_argnums=0)
+
+
+def compare(update: Update[S], rule: Any, state: S, carry: Any, probe: Probe, key: Key) -> Any:
+    """Return the next carry of a rule that measures: by an update on each batch of the probe, both discarded."""
+    batches = probe.trained, probe.held_out
+    answers = [update(state, batch, key) for batch in batches]
+    reports = [answer[1] if isinstance(answer, tuple) and len(answer) == 2 else None for answer in answers]
+    return rule.compare(carry, *reports, probe.largest_return)
 
 
 class AgentState(NamedTuple, Generic[State]):
@@ -120,3 +137,24 @@ def learner(
         return AgentState(new, carry, state.batches + rounds, state.updates + rounds * times), report
 
     return learn
+
+
+def prober(
+    algorithm: Algorithm[State], rule: ProbingRule, fresh_batches: int = 1, action_repeat: int = 1
+) -> Callable[[State, Any, Probe, Any, Any, Key], Any]:
+    """Make ``measure(state, carry, probe, step, env_step, key)`` → the next carry of the rule, to be compiled.
+
+    The update is that of the first round of a learning step; see `learner` for the other arguments.
+    """
+    rounds = algorithm.rounds * fresh_batches
+
+    def measure(state: State, carry: Any, probe: Probe, step: Any, env_step: Any, key: Key) -> Any:
+        update_key, batch_key = jax.random.split(key)
+        context = UpdateContext(step, jnp.zeros((), jnp.int32), rounds, batch_key, (env_step - 1) // action_repeat)
+
+        def update(state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
+            return algorithm.update(state, batch, context, key)
+
+        return compare(update, rule, state, carry, probe, update_key)
+
+    return measure

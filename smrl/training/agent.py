@@ -3,7 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -20,14 +20,18 @@ from smrl.memory.replay import Replay
 from smrl.nn.networks import MEMBERS
 from smrl.randomness import Purpose, Stream, at, key
 from smrl.settings import Settings
-from smrl.smr.loop import AgentState, initial_state, learner
-from smrl.smr.rules import rule_of
+from smrl.smr.auto import Auto, Probe
+from smrl.smr.loop import AgentState, initial_state, learner, prober
+from smrl.smr.rules import ProbingRule, Rule, Schedule, rule_of
 from smrl.training.clock import Moment
+from smrl.training.diagnostics import ROWS, Diagnostics
 from smrl.training.memory_budget import refuse_large_networks
 from smrl.training.normaliser import CLIP, Normaliser, load_normaliser, observed, statistics_of
-from smrl.types import Array, Key, Metrics, Spec, Transition
+from smrl.types import Algorithm, Array, Key, Metrics, Spec, Transition
 
 METRICS_BUFFER = 100  # metrics kept on the device before they are read back, so that a GPU is rarely waited for
+PROBE_ROWS = 1_024  # of each kind that a measurement on held-out rows takes
+DIAGNOSTIC_DRAWS = 2**31  # their random streams are numbered from here on, those of rules by environment steps
 METRICS_EVERY = 10  # learning steps between two metrics: reading the losses back every time would be slow
 
 KeyPath = tuple[Any, ...]
@@ -67,6 +71,21 @@ def acting_functions(settings: Settings[Any], spec: Spec) -> ActingFunctions:
     return ActingFunctions(registry.find(settings.algorithm).make, settings, spec)
 
 
+def reuse_rule(settings: Settings[Any]) -> Rule:
+    """Return the rule that chooses M in a run."""
+    rule = rule_of(settings.reuse, settings.real_time)
+    return replace(rule, gamma=settings.gamma) if isinstance(rule, Auto) else rule
+
+
+def refuse_probing(algorithm: Algorithm[Any], rule: ProbingRule, spec: Spec) -> None:
+    """Raise SmrlError if a rule cannot measure this algorithm, because its updates report no loss."""
+    initial = jax.eval_shape(lambda key: (algorithm.init(key), rule.init(), key), key(0, Purpose.HOLD_OUT))
+    batch = spec.example()
+    jax.eval_shape(
+        lambda state, carry, key: prober(algorithm, rule)(state, carry, Probe(batch, batch), 1, 1, key), *initial
+    )
+
+
 class Agent:
     """Acts, and learns from a replay memory. Call `start` or `restore` before anything else."""
 
@@ -79,12 +98,13 @@ class Agent:
         self.algorithm = algorithm = self.functions.algorithm
         self.rounds = algorithm.rounds * settings.fresh_batches
         self.statistics = statistics_of(settings, spec)  # of what is normalised; who collects updates them
-        self._rule = rule = rule_of(settings.reuse, settings.real_time)
-        self._draws = Stream(settings.seed, Purpose.REPLAY)
+        self._rule = rule = reuse_rule(settings)
+        self._draws, self._probe_draws = (Stream(settings.seed, name) for name in (Purpose.REPLAY, Purpose.HOLD_OUT))
         self._metrics: list[Metrics] = []  # not yet read back from the device
         self._sums: dict[str, tuple[float, int]] = {}  # sum and count of each metric since `take_metrics`
         explore_key, learn_key = key(settings.seed, Purpose.EXPLORE), key(settings.seed, Purpose.LEARN)
         repeat = settings.action_repeat
+        probe_key = key(settings.seed, Purpose.HOLD_OUT)
         learn_step = learner(algorithm, rule, settings.fresh_batches, repeat)
 
         def explore(policy: Any, obs: Array, step: Array) -> Array:
@@ -92,6 +112,14 @@ class Agent:
 
         def learn(state: Any, batches: Transition, step: Array, env_step: Array) -> tuple[AgentState[Any], Metrics]:
             return learn_step(state, batches, step, env_step, at(learn_key, step))
+
+        if isinstance(rule, ProbingRule):
+            measure = prober(algorithm, rule, settings.fresh_batches, repeat)
+            self._compare = jax.jit(
+                lambda state, carry, probe, step, env_step: measure(
+                    state, carry, probe, step, env_step, at(probe_key, step)
+                )
+            )
 
         def reset(state: AgentState[Any], key: Key) -> AgentState[Any]:
             new = algorithm.reset(state.algorithm, key) if algorithm.reset else algorithm.init(key)
@@ -129,7 +157,7 @@ class Agent:
         self._compiling.join()
 
     def set_reuse(self, times: int) -> None:
-        """Write the next M into the carry of `smrl.smr.rules.FittedReuse`."""
+        """Write the next M into the carry of `smrl.smr.rules.FittedReuse` or `Budget`."""
         self.state = self.state._replace(rule=jnp.asarray(times, jnp.int32))
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
@@ -185,10 +213,47 @@ class Agent:
             batches = self.statistics.normalise(batches)
         self.state, metrics = self._learn(self.state, batches, moment.step, moment.env_step)
         self.version += 1
+        if isinstance(self._rule, ProbingRule) and self._rule.is_due(moment.step):
+            self._measure(replay, moment)
         if moment.step % METRICS_EVERY == 0:
             self._metrics.append(metrics)
             if len(self._metrics) == METRICS_BUFFER:
                 self._read_metrics()
+
+    @property
+    def has_constant_reuse(self) -> bool:
+        """Whether M is one number."""
+        return isinstance(self._rule, Schedule) and not self._rule.until
+
+    def draw_probe(self, replay: Replay | MixedReplay, draw: int) -> Probe | None:
+        """Draw trained and held-out rows by the random stream ``draw``; None while there are none of one kind."""
+        pair = replay.sample_pair(self._probe_draws.at(draw), PROBE_ROWS)
+        if pair is None:
+            return None
+        statistics = self.statistics
+        trained, held_out = map(statistics.normalise, pair) if statistics else pair
+        factor = statistics.reward_factor if statistics else 1.0
+        return Probe(trained, held_out, factor * replay.largest_return())
+
+    def diagnose(self, diagnostics: Diagnostics, replay: Replay | MixedReplay, step: int) -> dict[str, float]:
+        """Measure the present networks after an environment step, by random numbers that nothing else uses."""
+        settings, statistics = self.settings, self.statistics
+        draw = DIAGNOSTIC_DRAWS + step
+        drawn = replay.sample(self._probe_draws.at(draw), 1, ROWS)
+        batch = Transition(*(field[0] for field in drawn))
+        batch = statistics.normalise(batch) if statistics else batch
+        probe = self.draw_probe(replay, draw) if settings.holds_out else None
+        factor = statistics.reward_factor if statistics else 1.0
+        random_key = at(key(settings.seed, Purpose.HOLD_OUT), draw)
+        agent_step = step // settings.action_repeat
+        return diagnostics(self.state.algorithm, batch, factor * replay.largest_return(), probe, agent_step, random_key)
+
+    def _measure(self, replay: Replay | MixedReplay, moment: Moment) -> None:
+        """Let the rule measure on held-out rows."""
+        probe = self.draw_probe(replay, moment.draw)
+        if probe is not None:
+            carry = self._compare(self.state.algorithm, self.state.rule, probe, moment.step, moment.env_step)
+            self.state = self.state._replace(rule=carry)
 
     def take_metrics(self) -> dict[str, float]:
         """Return the means of the metrics since the last call; empty if nothing was learned since."""

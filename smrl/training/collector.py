@@ -124,7 +124,8 @@ class Collector:
         self.ended = []
         for env, episode, action, result in zip(self.envs, self.episodes, actions, results, strict=True):
             next_obs, reward, terminated, truncated = result
-            self.replay.add(episode.obs, action, self.settings.reward_scale * reward, next_obs, terminated, truncated)
+            reward_in_units = self.settings.reward_scale * reward
+            self.replay.add(episode.obs, action, reward_in_units, next_obs, terminated, truncated, episode.number)
             episode.obs = next_obs
             episode.actions += np.asarray(action, self.spec.action.array.dtype).tobytes()
             episode.total += reward

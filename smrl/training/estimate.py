@@ -16,7 +16,7 @@ from smrl.envs.workers import Env
 from smrl.runs.identity import algorithm_words, canonical, reuse_words
 from smrl.settings import Settings
 from smrl.smr import loop
-from smrl.smr.rules import Schedule, rule_of
+from smrl.smr.rules import Budget, Schedule, rule_of
 from smrl.training.clock import Clock
 
 TIMED_STEPS, TIMED_UPDATES = 100, 3
@@ -52,6 +52,8 @@ def run_seconds(settings: Settings[Any], speed: Speed) -> float:
     repeat = settings.action_repeat
     learned = Clock(settings.envs, repeat, settings.warmup, speed.learn_every).learned_at(settings.steps)
     rule = rule_of(settings.reuse)
+    if isinstance(rule, Budget):
+        return rule.seconds
     # A custom rule is unknown before it has run: it counts as 1.
     times = rule.times((), np.asarray(learned)) if isinstance(rule, Schedule) else 1
     updates = float(np.broadcast_to(times, len(learned)).sum())

@@ -23,10 +23,13 @@ from smrl.runs import checkpoint
 from smrl.runs.checkpoint import Saved, Writer
 from smrl.runs.paths import DATA, START, RunDirectory
 from smrl.settings import RunOptions, Settings
+from smrl.smr.rules import Budget, rule_of
 from smrl.training.agent import Agent
 from smrl.training.bias import BiasEstimator
+from smrl.training.budget import ReuseBudget, Times
 from smrl.training.clock import Clock
 from smrl.training.collector import Collector
+from smrl.training.diagnostics import Diagnostics
 from smrl.training.estimate import Stopwatch, episode_steps, plan
 from smrl.training.evaluator import Episodes, Evaluator
 from smrl.training.inputs import data_memory, load_input
@@ -114,6 +117,9 @@ class Trainer:
         self.losses: dict[str, float] = {}  # of the last row of training.csv that has any
         self.unrecorded: dict[str, float] = {}  # losses that are in no row yet
         self.evaluated: tuple[int | None, Episodes | None] = (None, None)  # version of the networks, and its episodes
+        rule, recorded = rule_of(settings.reuse, settings.real_time), saved.facts.get("reuse") if saved else None
+        self.budget = ReuseBudget(settings, rule, self.clock, recorded) if isinstance(rule, Budget) else None
+        self.learning_seconds = 0.0
         self.stopwatch: Stopwatch | None = Stopwatch(settings, self.clock, episode_steps(envs[0]))
         self.logged_counts = self.agent.counts()  # batches and updates at the last row of training.csv
         self.seconds_before = saved.facts["seconds"] if saved else 0.0
@@ -164,7 +170,15 @@ class Trainer:
                 return False  # nothing of this step is stored
             raise SmrlError(f"at step {self.step + 1:,}: {fault}; {self._save_after_failure()}.") from fault
         for moment in self.clock.learning_steps(self.step):
+            begun = time.perf_counter()
+            if self.budget and self.budget.is_due(moment.env_step):
+                uses = self.agent.counts()[1] // self.agent.rounds  # waits for the updates
+                self.learning_seconds += time.perf_counter() - begun
+                begun = time.perf_counter()
+                now = Times(moment.env_step, self._seconds(), self.learning_seconds, uses)
+                self.agent.set_reuse(self.budget.choose(now))
             self.agent.learn(self.memory, moment)
+            self.learning_seconds += time.perf_counter() - begun
         self.step += self.clock.stride
         self.recorder.advance(self.step)
         return True
@@ -185,6 +199,8 @@ class Trainer:
         if self.recorder.has_logged:
             self.recorder.learning(self.step, {}, self._seconds())
         self.save()
+        if self.budget:
+            self.progress.inform(f"--reuse {self.budget.schedule} instead of the budget repeats this run exactly.")
 
     def save(self) -> None:
         """Write a checkpoint, and wait until it is on the disk."""
@@ -201,6 +217,7 @@ class Trainer:
             "best": {"mean": best.mean, "step": best.step} if best else None,
             "config": self.config,  # to rebuild config.json from, as the tables
             "tables": self.recorder.tables(),
+            **({"reuse": str(self.budget.schedule)} if self.budget else {}),
         }
         # Arrays of JAX may be views of memory that the next update overwrites.
         return Saved(self.step, {name: np.array(array) for name, array in arrays.items()}, facts)
@@ -235,6 +252,8 @@ class Trainer:
         values = self.recorder.evaluation(self.step, episodes.returns, bias)
         self._keep_if_best(values["mean"])
         self._read_losses()
+        if self.options.diagnostics and self.unrecorded:
+            self.unrecorded |= self.agent.diagnose(self._diagnostics, self.memory, self.step)
         try:
             if self._callback_stops(self.callbacks.on_evaluation, values):
                 return "on_evaluation returned True"
@@ -260,6 +279,10 @@ class Trainer:
         algorithm = self.agent.algorithm
         return self._open(BiasEstimator(self.settings, algorithm, self.make_env, self.progress.notify))
 
+    @cached_property
+    def _diagnostics(self) -> Diagnostics:
+        return Diagnostics(self.settings, self.agent.algorithm)
+
     def _read_losses(self) -> None:
         """Read the losses since the last row of training.csv."""
         self.unrecorded = self.agent.take_metrics()
@@ -277,6 +300,7 @@ class Trainer:
                 "fresh_batch_updates": rounds,
                 "same_batch_updates": rounds * (new_updates - new_batches) / new_batches,
                 "updates": updates,
+                **({} if self.agent.has_constant_reuse else {"reuse": new_updates / new_batches}),
                 "uses_per_transition": updates * self.settings.batch_size / self.memory.added,
                 **self._learning_values(),
             }

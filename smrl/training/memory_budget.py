@@ -67,6 +67,7 @@ def replay_of(settings: Settings[Any], spec: Spec, run: Path, notify: Callable[[
         envs=settings.envs,
         windows=settings.windows,
         folder=run if is_on_disk else None,
+        hold_out=settings.held_out_rows if settings.holds_out else None,
     )
 
 

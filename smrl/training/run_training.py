@@ -23,7 +23,8 @@ from smrl.runs import checkpoint, doctor
 from smrl.runs.atomic import writing
 from smrl.runs.paths import RunDirectory
 from smrl.settings import RunOptions, Settings
-from smrl.smr.rules import Schedule, rule_of
+from smrl.smr.rules import ProbingRule, Schedule, rule_of
+from smrl.training.agent import refuse_probing, reuse_rule
 from smrl.training.bias import diagnostics
 from smrl.training.inputs import keep_inputs, read_inputs
 from smrl.training.loop import Callbacks, Trainer
@@ -54,6 +55,10 @@ def run_training(
     require(
         options.stop_at is None or settings.eval_episodes > 0,
         "--stop-at waits for an evaluation, and --eval-episodes 0 makes none; leave one of them out.",
+    )
+    require(
+        not (options.diagnostics and settings.real_time),
+        "--diagnostics measures while the environment waits, which a device does not: leave it out with --real-time.",
     )
     with ExitStack() as resources:
         settings, spec, open_env, restarts = _open(
@@ -200,3 +205,6 @@ def _refuse_unfit(settings: Settings[Any], spec: Spec) -> None:
     refuse_large_networks(jax.eval_shape(algorithm.init, key(settings.seed, Purpose.INITIALISE)))
     if settings.bias_every:
         diagnostics(algorithm, settings.algorithm)
+    rule = reuse_rule(settings)
+    if isinstance(rule, ProbingRule):
+        refuse_probing(algorithm, rule, spec)

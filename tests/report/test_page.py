@@ -207,6 +207,20 @@ def test_unreadable_training_times_are_unknown(tmp_path: Path) -> None:
     assert content(page(report))["panels"][0]["series"][0]["hours"] is None
 
 
+def test_columns_of_training_have_curves(tmp_path: Path) -> None:
+    """Means over seeds at the steps that both have; a run without these columns has no such panel."""
+    tables = {0: "step,reuse,seconds\n1000,4,1\n1500,5,2\n2000,8,3\n", 1: "step,seconds,reuse\n1000,1,2\n2000,3,\n"}
+    for seed, text in tables.items():
+        run = write_run(tmp_path / f"auto{seed}", [(1000, 1.0), (2000, 2.0)], seed=seed, reuse="auto:20")
+        (run / "training.csv").write_text(text)
+    write_run(tmp_path / "plain", [(1000, 1.0)])
+    first, second = content(page(make_report([tmp_path])))["panels"]
+    assert first["title"] == "Hopper-v4"
+    assert second["title"] == "Hopper-v4: reuse"
+    (series,) = second["series"]
+    assert (series["steps"], series["mean"]) == ([1000], [3])
+
+
 def test_seeds_of_different_lengths_are_reported(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [(1000, 1.0), (2000, 9.0), (3000, 5.0)], seed=0)
     write_run(tmp_path / "b", [(1000, 3.0)], seed=1)

@@ -59,6 +59,10 @@ TABLE_2 = ("dmc/cheetah-run", "dmc/fish-swim")
 PONG = ("PongNoFrameskip-v4",)
 GAMES = tuple(f"{game}NoFrameskip-v4" for game in ("Breakout", "BeamRider", "SpaceInvaders"))
 RATES = (1e-3, 1e-4, 3e-4, 3e-5)
+NORMALISED = {"normalise_rewards": True, "normalise_observations": True}
+SHARP = {"initial_temperature": 0.01, "target_entropy_factor": -0.5, "log_std_min": -10.0}  # less exploration by noise
+THREE_LAYERS = {"critic_hidden": (256, 256, 256)}
+SIMBA = {"network": "simba", "critic_hidden": (128, 128), "actor_hidden": (128,)}
 GUESSED_TASKS = "tasks that smrl list --tasks marks as guessed"
 
 STUDIES = {
@@ -188,6 +192,27 @@ STUDIES = {
         ),
         seeds=3,
         layout="gain",
+        ours="the whole study",
+    ),
+    "critics": Study(
+        "not in it",
+        "critics that bear reuse: one addition to SAC after the other, SimBa, and XQC",
+        tuple(
+            Runs(algorithm, (*HOPPER, *CHEETAH), change | {"steps": 30_000, "eval_every": 5_000, "reuse": 4})
+            for algorithm, change in (
+                ("sac", {}),
+                ("sac", {"normalise_rewards": True}),
+                ("sac", NORMALISED),
+                ("sac", NORMALISED | SHARP),
+                ("sac", NORMALISED | SHARP | {"layer_norm": True}),
+                ("sac", NORMALISED | SHARP | {"layer_norm": True, "weight_projection": True}),
+                ("sac", NORMALISED | SHARP | {"layer_norm": True, "weight_projection": True} | THREE_LAYERS),
+                ("sac", NORMALISED | SHARP | SIMBA),
+                ("sac", NORMALISED | SHARP | SIMBA | {"weight_projection": True}),
+                ("xqc", {"critic_hidden": 4 * (256,)}),
+            )
+        ),
+        seeds=2,
         ours="the whole study",
     ),
     "priming": Study(

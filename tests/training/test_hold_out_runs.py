@@ -38,13 +38,21 @@ def rows_of(run: smrl.Run) -> Replay:
 
 @pytest.fixture(scope="module")
 def auto(tmp_path_factory: pytest.TempPathFactory) -> smrl.Run:
-    return train(tmp_path_factory.mktemp("auto"), 200, **AUTO)
+    return train(tmp_path_factory.mktemp("auto"), 200, diagnostics=True, **AUTO)
 
 
-def test_a_run_continues_bit_for_bit(auto: smrl.Run, tmp_path: Path) -> None:
+def test_a_run_continues_bit_for_bit_and_diagnostics_change_nothing(auto: smrl.Run, tmp_path: Path) -> None:
     train(tmp_path, 130, **AUTO)  # ends within an episode, and between two changes of M
     train(tmp_path, 200, **AUTO)
     assert outcome(ENV, tmp_path) == outcome(ENV, auto.path.parents[2])
+
+
+def test_diagnostics_are_recorded(auto: smrl.Run) -> None:
+    with (auto.path / "training.csv").open() as file:
+        last = list(csv.DictReader(file))[-1]
+    norms = {f"{network}_{kind}_norm" for network in ("actor", "critic") for kind in ("weight", "gradient")}
+    units, values = {"dormant_actor", "dormant_critic", "critic_rank"}, {"q_mean", "q_over_return", "td_error_ratio"}
+    assert np.isfinite([float(last[name]) for name in norms | units | values]).all()
 
 
 def test_m_is_recorded_and_changes(auto: smrl.Run) -> None:

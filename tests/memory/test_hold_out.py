@@ -114,6 +114,18 @@ def test_similar_rows_have_the_same_discrete_action(action: Discrete | Continuou
         np.testing.assert_array_equal(pair[0].obs, pair[1].obs)
 
 
+@pytest.mark.parametrize("stack", [1, 2])
+def test_images_are_compared_with_any_trained_ones(stack: int) -> None:
+    replay = Replay(300, Spec(ArraySpec((3, 3, 2), "uint8", stack), Continuous(1)), gamma=GAMMA, hold_out=200)
+    for row in range(100):
+        obs = np.full((3, 3, 2), row, np.uint8)
+        replay.add(obs, np.zeros(1), float(row), obs, False, row in (39, 59), 2 if 40 <= row < 60 else 0)
+    pair = replay.sample_pair(np.random.default_rng(0), 1_000)
+    assert pair is not None
+    assert [part.obs.shape for part in pair] == [(1_000, 3, 3, 2)] * 2
+    assert [{*part.reward.tolist()} for part in pair] == [{*range(40), *range(60, 100)}, {*range(40, 60)}]
+
+
 def test_without_held_out_rows_there_is_no_pair() -> None:
     replay = memory(experience(1, 3)[:3], 1)
     assert replay.sample_pair(np.random.default_rng(0), 4) is None

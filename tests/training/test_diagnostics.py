@@ -102,13 +102,9 @@ def test_dormant_units_and_rank() -> None:
     assert effective_rank(np.zeros((4, 4))) == 0
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["td3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sac", "tqc", "redq", "darc"))],
-)
-@pytest.mark.parametrize(
-    "options", [pytest.param({}, marks=pytest.mark.slow), {"layer_norm": True}, {"network": "simba"}], ids=str
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["td3", "sac", "tqc", "redq", "darc"])
+@pytest.mark.parametrize("options", [{}, {"layer_norm": True}, {"network": "simba"}], ids=str)
 def test_layers_of_critics_compute_their_values(name: str, options: dict[str, Any]) -> None:
     """The layers that are looked into are those of q_values."""
     algorithm = find(name).make(find(name).config(critic_hidden=(8, 8), **options), vectors(3, 2))
@@ -122,17 +118,16 @@ def test_layers_of_critics_compute_their_values(name: str, options: dict[str, An
     np.testing.assert_allclose(np.stack(last).mean(-1), values, rtol=1e-4, atol=1e-5)
 
 
-def test_a_run_has_the_columns_and_the_same_numbers(tmp_path: Path) -> None:
+@pytest.mark.slow  # tests/training/test_hold_out_runs.py has a run with held-out episodes
+def test_a_run_without_held_out_episodes(tmp_path: Path) -> None:
     runs = [
         smrl.train("sac", "Pendulum-v1", steps=100, runs=tmp_path / str(diagnostics), diagnostics=diagnostics, **SHORT)
         for diagnostics in (True, False)
     ]
     with (runs[0].path / "training.csv").open() as file:
         last = list(csv.DictReader(file))[-1]
-    wanted = NORMS | OF_UNITS | {"q_mean", "q_over_return"}
-    assert wanted <= last.keys()
-    assert "td_error_ratio" not in last, "without held-out episodes"
-    assert np.isfinite([float(last[name]) for name in wanted]).all()
+    assert NORMS | OF_UNITS | {"q_mean", "q_over_return"} <= last.keys()
+    assert "td_error_ratio" not in last
     assert outcome("Pendulum-v1", tmp_path / "True") == outcome("Pendulum-v1", tmp_path / "False")
 
 

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 from killing import outcome
+from specs import DISCRETE, FROM_IMAGES
 
 import smrl
+from smrl.algorithms import registry
 from smrl.errors import SmrlError
 from smrl.memory.replay import Replay, is_held_out
 from smrl.runs import checkpoint
 from smrl.settings import make_settings
-from smrl.training.agent import Agent
+from smrl.training.agent import Agent, refuse_probing
 from smrl.training.memory_budget import replay_of
-from smrl.types import Spec
+from smrl.types import ArraySpec, Continuous, Discrete, Spec
 
 SHORT: dict[str, Any] = {
     **{"warmup": 60, "max_episode_steps": 12, "eval_every": 50, "eval_episodes": 1, "batch_size": 8, "quiet": True},
@@ -38,13 +40,21 @@ def rows_of(run: smrl.Run) -> Replay:
 
 @pytest.fixture(scope="module")
 def auto(tmp_path_factory: pytest.TempPathFactory) -> smrl.Run:
-    return train(tmp_path_factory.mktemp("auto"), 200, **AUTO)
+    return train(tmp_path_factory.mktemp("auto"), 200, diagnostics=True, **AUTO)
 
 
-def test_a_run_continues_bit_for_bit(auto: smrl.Run, tmp_path: Path) -> None:
+def test_a_run_continues_bit_for_bit_and_diagnostics_change_nothing(auto: smrl.Run, tmp_path: Path) -> None:
     train(tmp_path, 130, **AUTO)  # ends within an episode, and between two changes of M
     train(tmp_path, 200, **AUTO)
     assert outcome(ENV, tmp_path) == outcome(ENV, auto.path.parents[2])
+
+
+def test_diagnostics_are_recorded(auto: smrl.Run) -> None:
+    with (auto.path / "training.csv").open() as file:
+        last = list(csv.DictReader(file))[-1]
+    norms = {f"{network}_{kind}_norm" for network in ("actor", "critic") for kind in ("weight", "gradient")}
+    units, values = {"dormant_actor", "dormant_critic", "critic_rank"}, {"q_mean", "q_over_return", "td_error_ratio"}
+    assert np.isfinite([float(last[name]) for name in norms | units | values]).all()
 
 
 def test_m_is_recorded_and_changes(auto: smrl.Run) -> None:
@@ -78,6 +88,15 @@ def test_an_algorithm_without_a_critic_loss_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SmrlError, match="the update reports no 'critic_loss'"):
         smrl.train("auto_rules:silent", ENV, reuse="auto", runs=tmp_path, steps=100, warmup=50, quiet=True)
     assert not list(tmp_path.rglob("config.json"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", registry.names())
+def test_every_algorithm_of_smrl_reports_what_the_rule_needs(name: str) -> None:
+    kind = registry.find(name)
+    obs = ArraySpec((84, 84, 9), "uint8", 3) if name in FROM_IMAGES else ArraySpec((3,))
+    spec = Spec(obs, Discrete(3) if name in DISCRETE else Continuous(2))
+    refuse_probing(kind.make(kind.config(), spec), smrl.Auto(), spec)
 
 
 def test_gamma_of_the_run_is_that_of_the_rule() -> None:

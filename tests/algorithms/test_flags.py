@@ -191,4 +191,4 @@ def test_the_target_entropy_has_a_factor() -> None:
     ]
     assert alphas[0] < np.log(0.1) < alphas[1]
     same = [updated(made("sac", **given)) for given in ({"target_entropy_factor": -0.5}, {"target_entropy": -1.0})]
-    assert np.array_equal(*(flat(state) for state in same))
+    assert np.array_equal(flat(same[0]), flat(same[1]))

@@ -175,7 +175,8 @@ class SoftConfig(ActorCriticConfig):
         )
         require(
             self.target_entropy is None or self.target_entropy_factor == -1,
-            "target_entropy and target_entropy_factor both set the target entropy: leave out one of them.",
+            "target_entropy and target_entropy_factor both set the target entropy: leave out one of them, or set "
+            "target_entropy to none where a preset has it.",
         )
 
     def temperature_weight(self, log_alpha: Array) -> Array:

@@ -96,7 +96,8 @@ class ActorCriticConfig(OptimiserConfig):
     """Dropout rate in the critics and their target networks; DroQ uses 0.01."""
     weight_projection: bool = False
     """Divide the weights of every unit of the critics by their norm, at the start and after every step. It is harmless
-    only where normalisation undoes the scale of a layer, so it needs --layer-norm or --network simba."""
+    only where normalisation undoes the scale of a layer, so it needs --layer-norm or --network simba, and the last
+    layer has unit weights too, so that large values need --normalise-rewards."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -50,7 +50,8 @@ def test_reuse_solves_what_the_base_algorithm_does_not(algorithm: str, tmp_path:
 @pytest.mark.parametrize(
     "critics",
     [
-        {"layer_norm": True, "weight_projection": True, "critic_hidden": (64, 64, 64), "actor_hidden": (64, 64)},
+        SMALL
+        | {"critic_hidden": (64, 64, 64), "layer_norm": True, "weight_projection": True, "normalise_rewards": True},
         {"network": "simba", "critic_hidden": (32, 32), "actor_hidden": (32,)},
     ],
     ids=["normalised and projected", "simba"],

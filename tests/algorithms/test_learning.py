@@ -47,17 +47,9 @@ def test_reuse_solves_what_the_base_algorithm_does_not(algorithm: str, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "critics",
-    [
-        SMALL
-        | {"critic_hidden": (64, 64, 64), "layer_norm": True, "weight_projection": True, "normalise_rewards": True},
-        {"network": "simba", "critic_hidden": (32, 32), "actor_hidden": (32,)},
-    ],
-    ids=["normalised and projected", "simba"],
-)
-def test_other_critics_solve_it_with_reuse(critics: dict[str, Any], tmp_path: Path) -> None:
-    assert returns("sac", 10, 0, tmp_path, **critics).max() >= SOLVED
+def test_simba_solves_it_with_reuse(tmp_path: Path) -> None:
+    networks: dict[str, Any] = {"network": "simba", "critic_hidden": (32, 32), "actor_hidden": (32,)}
+    assert returns("sac", 10, 0, tmp_path, **networks).max() >= SOLVED
 
 
 class Task(NamedTuple):

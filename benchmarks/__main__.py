@@ -18,7 +18,7 @@ from benchmarks.harness import Record
 from smrl import machine
 
 SECTIONS = (
-    *("peak", "startup", "updates", "images", "full_size", "end_to_end", "growth", "memory", "checkpoints"),
+    *("peak", "startup", "updates", "critics", "images", "full_size", "end_to_end", "growth", "memory", "checkpoints"),
     *("environments", "simulators", "frames", "tabular", "latency", "real_time"),
 )
 QUICK = ("peak", "startup", "updates", "end_to_end")

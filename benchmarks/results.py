@@ -21,6 +21,7 @@ PACKAGES = (
     "stable-baselines3",
     "sb3-contrib",
     "torch",
+    "rltools",
 )
 INTRODUCTION = """\
 # Benchmarks

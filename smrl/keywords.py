@@ -140,9 +140,9 @@ class Keywords(TypedDict, total=False):
     dropout: float
     """Dropout rate in the critics and their target networks; DroQ uses 0.01. Not for drqv2, dqn."""
     weight_projection: bool
-    """Divide the weights of every unit of the critics by their norm, at the start and after every step. It is harmless
-    only where normalisation undoes the scale of a layer, so it needs layer_norm or network simba. Not for drqv2,
-    dqn."""
+    """Divide the weights of every hidden unit of the critics by their norm, at the start and after every step. It is
+    harmless only where normalisation undoes the scale of a layer, so it needs layer_norm or network simba. Not for
+    drqv2, dqn."""
     target_noise: float
     """Standard deviation of the noise on the target policy's actions (target policy smoothing). Only for td3, darc."""
     noise_clip: float

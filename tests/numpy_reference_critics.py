@@ -97,11 +97,12 @@ def q_values(critics: list[Network], obs: Floats, action: Floats) -> Floats:
 
 
 def optimise(adam: Adam, gradient: Network, rate: float, settings: Settings, projects: bool = False) -> Adam:
-    """θ ← θ − η (m̂ / (√v̂ + ε) + λ θ); with projection every column of every kernel is then divided by its norm."""
+    """θ ← θ − η (m̂ / (√v̂ + ε) + λ θ); with projection, the columns of all kernels but the last then have norm 1."""
     moved = reference.step_adam(adam, gradient, rate)
     values = [new - rate * settings.decay * old for new, old in zip(moved.values, adam.values, strict=True)]
     if projects:
-        values = [w / np.linalg.norm(w, axis=0) if w.ndim == 2 else w for w in values]
+        *hidden, _ = [index for index, w in enumerate(values) if w.ndim == 2]
+        values = [w / np.linalg.norm(w, axis=0) if index in hidden else w for index, w in enumerate(values)]
     return replace(moved, values=values)
 
 

@@ -22,6 +22,13 @@ MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {  # class, its 
     "ddpg": ("DDPG", {}, {"net_arch": [256, 256]}),
     "td3": ("TD3", {"policy_delay": 2}, {"net_arch": [256, 256], "n_critics": 2}),
     "sac": ("SAC", {"ent_coef": "auto"}, {"net_arch": [256, 256], "n_critics": 2}),
+    "sac-layer-norm": (
+        "SAC",
+        {"ent_coef": "auto"},
+        {"net_arch": {"pi": [256, 256], "qf": [256] * 3}, "n_critics": 2, "layer_norm": True},
+    ),
+    "sac-simba": ("SAC", {"ent_coef": "auto"}, {"net_arch": {"pi": [128], "qf": [128, 128]}, "n_critics": 2}),
+    "crossq": ("CrossQ", {"ent_coef": "auto"}, {"net_arch": {"pi": [256, 256], "qf": [256] * 3}, "n_critics": 2}),
     "tqc": ("TQC", {"ent_coef": "auto"}, {"net_arch": {"pi": [256, 256], "qf": [512, 512, 512]}, "n_quantiles": 25}),
     "dqn": ("DQN", {"learning_rate": 1e-4}, {"net_arch": [256, 256]}),
     "dqn-images": ("DQN", {"learning_rate": 1e-4}, {}),  # their convolutions are 32, 64, 64
@@ -48,7 +55,7 @@ def model(package: str, name: str, env: Any, policy: dict[str, Any], **settings:
     """A library's agent for an environment, silent."""
     class_name, changes, networks = MODELS[name]
     library = importlib.import_module("sb3_contrib" if (package, name) == (SB3, "tqc") else package)
-    kind = "CnnPolicy" if name == "dqn-images" else "MlpPolicy"
+    kind = {"dqn-images": "CnnPolicy", "sac-simba": "SimbaPolicy"}.get(name, "MlpPolicy")
     settings = {"learning_rate": 3e-4, "device": "cpu", "seed": 0} | changes | settings
     made = getattr(library, class_name)(kind, env, policy_kwargs=networks | policy, **settings)
     made.set_logger(importlib.import_module("stable_baselines3.common.logger").configure(None, []))

@@ -66,7 +66,7 @@ class OptimiserConfig:
         if network == "temperature":
             limits = {}
         elif network == "critic":
-            limits["projects"] = getattr(self, "weight_projection", False)
+            limits["projection"] = "hidden" if getattr(self, "weight_projection", False) else None
         return Adam(rate, self.adam_beta1, self.adam_beta2, self.adam_epsilon, **limits)
 
 
@@ -95,8 +95,8 @@ class ActorCriticConfig(OptimiserConfig):
     dropout: ProperShare = 0.0
     """Dropout rate in the critics and their target networks; DroQ uses 0.01."""
     weight_projection: bool = False
-    """Divide the weights of every unit of the critics by their norm, at the start and after every step. It is harmless
-    only where normalisation undoes the scale of a layer, so it needs --layer-norm or --network simba."""
+    """Divide the weights of every hidden unit of the critics by their norm, at the start and after every step. It is
+    harmless only where normalisation undoes the scale of a layer, so it needs --layer-norm or --network simba."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -175,7 +175,8 @@ class SoftConfig(ActorCriticConfig):
         )
         require(
             self.target_entropy is None or self.target_entropy_factor == type(self).target_entropy_factor,
-            "target_entropy and target_entropy_factor both set the target entropy: leave out one of them.",
+            "target_entropy and target_entropy_factor both set the target entropy: leave out one of them, or set "
+            "target_entropy to none where a preset has it.",
         )
 
     def initial_log_alpha(self) -> Array:

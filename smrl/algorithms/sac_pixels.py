@@ -84,7 +84,7 @@ def sac_pixels(config: SACPixels, spec: Spec) -> Algorithm[State]:
     initializer = config.actor_initializer()
     encoder = Encoder(config, ORTHOGONAL if config.initialisation == "orthogonal" else initializer, initializer)
     critic_optimiser = config.optimiser("critic")
-    encoder_optimiser = replace(critic_optimiser, projects=False)
+    encoder_optimiser = replace(critic_optimiser, projection=None)
 
     def init(key: Key) -> State:
         encoder_key, sac_key = jax.random.split(key)

@@ -58,7 +58,7 @@ class XQC(SoftConfig):
 
     def optimiser(self, network: Literal["actor", "critic", "temperature"] = "critic") -> Adam:
         """Return Adam, which projects the weights of actor and critics."""
-        return replace(super().optimiser(network), projects=network != "temperature")
+        return replace(super().optimiser(network), projection=None if network == "temperature" else "all")
 
 
 class XQCState(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import optax
@@ -22,7 +22,7 @@ class TrainState(NamedTuple):
 class Adam:
     """Adam (see `kernels.adam`), after the gradient is clipped by its norm and weight decay · parameters is added.
 
-    Decoupled weight decay does not go through Adam (AdamW). With ``projects``, every kernel then has columns of norm 1.
+    Decoupled weight decay does not go through Adam (AdamW). A projection follows, of all layers or of the hidden ones.
     """
 
     learning_rate: float
@@ -32,11 +32,11 @@ class Adam:
     weight_decay: float = 0.0
     gradient_clip: float | None = None
     is_decoupled: bool = False
-    projects: bool = False
+    projection: Literal["hidden", "all"] | None = None
 
     def start(self, params: Params) -> TrainState:
         """Return the parameters with a new optimiser state, which has the structure of optax's."""
-        params = project(params) if self.projects else params
+        params = self._projected(params)
         limits = [limit.init(params) for limit in self._limits()]
         return TrainState(params, (*limits, optax.scale_by_adam().init(params), optax.EmptyState()))
 
@@ -49,8 +49,11 @@ class Adam:
         rates = self.learning_rate, self.beta1, self.beta2, self.epsilon
         decay = self.weight_decay if self.is_decoupled else 0.0
         mu, nu, params = kernels.adam(gradient, adam.mu, adam.nu, params, count, *rates, decay)
-        params = project(params) if self.projects else params
+        params = self._projected(params)
         return TrainState(params, (*limits, optax.ScaleByAdamState(count, mu, nu), last))
+
+    def _projected(self, params: Params) -> Params:
+        return params if self.projection is None else project(params, outputs=self.projection == "all")
 
     def _limits(self) -> list[optax.GradientTransformation]:
         clip = [] if self.gradient_clip is None else [optax.clip_by_global_norm(float(self.gradient_clip))]
@@ -59,13 +62,24 @@ class Adam:
         return clip + decay
 
 
-def project(params: Params) -> Params:
-    """Divide every column of every kernel, which has the weights of one unit, by its norm: w ← w / ‖w‖."""
+def project(params: Params, outputs: bool) -> Params:
+    """Divide the weights of every unit, a column of a kernel, by their norm: w ← w / ‖w‖.
+
+    Without ``outputs``, the last layer of each network is left as it is.
+    """
     leaves, structure = jax.tree_util.tree_flatten_with_path(params)
-    is_kernel = [str(getattr(path[-1], "key", "")) == "kernel" for path, _ in leaves]
-    projected = iter(kernels.project([leaf for (_, leaf), chosen in zip(leaves, is_kernel, strict=True) if chosen]))
-    new = [next(projected) if chosen else leaf for (_, leaf), chosen in zip(leaves, is_kernel, strict=True)]
+    kernel_of = {path[:-1]: index for index, (path, _) in enumerate(leaves) if _key(path) == "kernel"}
+    last = {path[:-1]: path for path in sorted(kernel_of, key=lambda path: int(_key(path).partition("_")[2]))}
+    chosen = [index for path, index in kernel_of.items() if outputs or last[path[:-1]] != path]
+    new = [leaf for _, leaf in leaves]
+    for index, kernel in zip(chosen, kernels.project([new[index] for index in chosen]), strict=True):
+        new[index] = kernel
     return jax.tree.unflatten(structure, new)
+
+
+def _key(path: tuple[Any, ...]) -> str:
+    """Return the name at the end of a path, such as kernel or Dense_2."""
+    return str(getattr(path[-1], "key", ""))
 
 
 def apply_gradient(

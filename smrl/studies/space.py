@@ -62,7 +62,8 @@ DEFAULTS: Space = {
 def default_space(algorithm: str, given: Collection[str]) -> Space:
     """Return the usual space of an algorithm, without the settings that are given."""
     known = names(algorithm)
-    return {name: domain for name, domain in DEFAULTS.items() if name in known and name not in given}
+    left_out = {*given, *(("layer_norm",) if algorithm == "xqc" else ())}  # XQC has its own normalisation
+    return {name: domain for name, domain in DEFAULTS.items() if name in known and name not in left_out}
 
 
 def read_space(path: Path, algorithm: str, given: Collection[str]) -> Space:

@@ -16,6 +16,10 @@ FEWER: dict[str, dict[str, Any]] = {  # all critics and fresh batches of the pap
     "tqc": {"critics": 2, "atoms": 10},
     "redq": {"critics": 4, "fresh_batches": 2},
 }
+CRITICS: list[dict[str, Any]] = [
+    {"network": "simba", "critic_hidden": (32, 32), "actor_hidden": (32,)},
+    SMALL | {"critic_hidden": (64, 64, 64), "layer_norm": True, "weight_projection": True},
+]
 PAPER_SIZES = {"ddpg", "td3", "sac"}  # where these do not take hours
 MAY_FORGET = {"ddpg"}  # overestimation, which reuse accumulates (the paper on Ant), can undo what was learned
 
@@ -47,16 +51,9 @@ def test_reuse_solves_what_the_base_algorithm_does_not(algorithm: str, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "critics",
-    [
-        {"layer_norm": True, "weight_projection": True, "critic_hidden": (64, 64, 64), "actor_hidden": (64, 64)},
-        {"network": "simba", "critic_hidden": (32, 32), "actor_hidden": (32,)},
-    ],
-    ids=["normalised and projected", "simba"],
-)
-def test_other_critics_solve_it_with_reuse(critics: dict[str, Any], tmp_path: Path) -> None:
-    assert returns("sac", 10, 0, tmp_path, **critics).max() >= SOLVED
+@pytest.mark.parametrize("networks", CRITICS, ids=["simba", "projected"])
+def test_other_critics_solve_it_with_reuse(networks: dict[str, Any], tmp_path: Path) -> None:
+    assert returns("sac", 10, 0, tmp_path, **networks).max() >= SOLVED
 
 
 class Task(NamedTuple):

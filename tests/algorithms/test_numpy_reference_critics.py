@@ -38,7 +38,7 @@ def set_up(name: str) -> Setup:
         options,
         SMALL,
         BATCH,
-        reference.Settings(**(RATES | switches)),
+        reference.Settings(**RATES | switches),
         draws=lambda batch, _, key: {"noise": common.noise_of("sac", batch, key)},
         update=reference.sac,
         nearest_branch=reference.nearest_branch,

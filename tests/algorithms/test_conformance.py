@@ -190,7 +190,7 @@ def differs(left: Any, right: Any) -> bool:
 
 
 def is_slow(name: str, times: int, size: int) -> bool:
-    return size == SMALL_BATCH or (times == 1 and spec_of(name) is IMAGES) or name in VARIANTS
+    return size == SMALL_BATCH or (times == 1 and name not in ("ddpg", "sac")) or name in VARIANTS
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def random_state(algorithm: Algorithm[Any], factor: float = 1.0) -> Any:
         if like.dtype.kind != "f":
             return np.zeros(like.shape, like.dtype)
         values = factor * draw.standard_normal(like.shape) * (2 / inputs) ** 0.5
-        return np.asarray(abs(values) if "'var'" in str(path) else values, like.dtype)  # variances are positive
+        return np.asarray(0.5 + abs(values) if "'var'" in str(path) else values, like.dtype)  # variances are positive
 
     return jax.tree_util.tree_map_with_path(leaf, jax.eval_shape(algorithm.init, jax.random.key(0)))
 

@@ -67,13 +67,13 @@ class BatchNormMLP(nn.Module):
         return self.apply({"params": params, "batch_stats": statistics}, x, training=False)
 
     def network(self, params: Params, statistics: Params) -> list[Layer]:
-        """Return the layers of `predict`; each BN is part of a dense layer."""
+        """Return the layers of `predict`; each BN is part of a dense layer, folded into it in float64."""
         found: list[Layer] = []
         count = len(self.sizes)
 
         def factors(index: int) -> tuple[np.ndarray, np.ndarray]:  # BN is x · slope + shift
             running, learned = statistics[f"BatchNorm_{index}"], params[f"BatchNorm_{index}"]
-            slope = learned["scale"] / np.sqrt(running["var"] + np.float32(EPSILON))
+            slope = learned["scale"] / np.sqrt(np.float64(running["var"]) + EPSILON)
             return slope, learned["bias"] - running["mean"] * slope
 
         slope, shift = factors(0)
@@ -82,6 +82,7 @@ class BatchNormMLP(nn.Module):
             after, bias = factors(index + 1)
             if index == 0:  # (x · slope + shift) W
                 bias, weights = bias + shift @ weights * after, slope[:, None] * weights
-            found += [layers.Dense(weights * after, bias), layers.Activation("relu")]
+            folded = layers.Dense((weights * after).astype(np.float32), bias.astype(np.float32))
+            found += [folded, layers.Activation("relu")]
         last = params[f"Dense_{count - 1}"]
         return [*found, layers.Dense(last["kernel"], last["bias"])]

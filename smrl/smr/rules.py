@@ -101,11 +101,8 @@ class Schedule:
         return ",".join([*pieces, str(self.values[-1])])
 
 
-@dataclass(frozen=True)
-class FittedReuse:
-    """``realtime``: as many updates as fit into the control period. A real-time run writes M into the carry."""
-
-    NAME: ClassVar[str] = "realtime"
+class WrittenReuse:
+    """M is the carry, which the run writes."""
 
     def init(self) -> np.ndarray:
         """Return M of the first learning step."""
@@ -121,8 +118,15 @@ class FittedReuse:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """``budget:2h``: as many updates as fit into the time of the run, which writes M into the carry.
+class FittedReuse(WrittenReuse):
+    """``realtime``: as many updates as fit into the control period."""
+
+    NAME: ClassVar[str] = "realtime"
+
+
+@dataclass(frozen=True)
+class Budget(WrittenReuse):
+    """``budget:2h``: as many updates as fit into the time of the run.
 
     >>> Budget.read("budget:90m"), str(Budget(7200.0))
     (Budget(seconds=5400.0), 'budget:2h')
@@ -147,18 +151,6 @@ class Budget:
     def __str__(self) -> str:
         unit = next((unit for unit, size in SECONDS.items() if self.seconds % size == 0), "s")
         return f"{self.NAME}:{self.seconds / SECONDS[unit]:g}{unit}"
-
-    def init(self) -> np.ndarray:
-        """Return M of the first learning step."""
-        return np.ones((), np.int32)
-
-    def times(self, carry: Any, step: Any) -> Any:
-        """Return M as it was last written into the carry."""
-        return carry
-
-    def observe(self, carry: Any, report: Any) -> Any:
-        """Return the carry unchanged."""
-        return carry
 
 
 def is_built_in(text: str) -> bool:

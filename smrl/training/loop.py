@@ -27,7 +27,7 @@ from smrl.smr.rules import Budget, rule_of
 from smrl.training.agent import Agent
 from smrl.training.bias import BiasEstimator
 from smrl.training.budget import ReuseBudget, Times
-from smrl.training.clock import Clock
+from smrl.training.clock import Clock, Moment
 from smrl.training.collector import Collector
 from smrl.training.diagnostics import Diagnostics
 from smrl.training.estimate import Stopwatch, episode_steps, plan
@@ -119,7 +119,7 @@ class Trainer:
         self.evaluated: tuple[int | None, Episodes | None] = (None, None)  # version of the networks, and its episodes
         rule, recorded = rule_of(settings.reuse, settings.real_time), saved.facts.get("reuse") if saved else None
         self.budget = ReuseBudget(settings, rule, self.clock, recorded) if isinstance(rule, Budget) else None
-        self.learning_seconds = 0.0
+        self.learning_seconds = 0.0  # measured for the budget only
         self.stopwatch: Stopwatch | None = Stopwatch(settings, self.clock, episode_steps(envs[0]))
         self.logged_counts = self.agent.counts()  # batches and updates at the last row of training.csv
         self.seconds_before = saved.facts["seconds"] if saved else 0.0
@@ -170,18 +170,25 @@ class Trainer:
                 return False  # nothing of this step is stored
             raise SmrlError(f"at step {self.step + 1:,}: {fault}; {self._save_after_failure()}.") from fault
         for moment in self.clock.learning_steps(self.step):
-            begun = time.perf_counter()
-            if self.budget and self.budget.is_due(moment.env_step):
-                uses = self.agent.counts()[1] // self.agent.rounds  # waits for the updates
-                self.learning_seconds += time.perf_counter() - begun
-                begun = time.perf_counter()
-                now = Times(moment.env_step, self._seconds(), self.learning_seconds, uses)
-                self.agent.set_reuse(self.budget.choose(now))
-            self.agent.learn(self.memory, moment)
-            self.learning_seconds += time.perf_counter() - begun
+            if self.budget:
+                self._learn_in_time(self.budget, moment)
+            else:
+                self.agent.learn(self.memory, moment)
         self.step += self.clock.stride
         self.recorder.advance(self.step)
         return True
+
+    def _learn_in_time(self, budget: ReuseBudget, moment: Moment) -> None:
+        """Make the updates of a learning step, with M chosen anew where that is due."""
+        begun = time.perf_counter()
+        if budget.is_due(moment.env_step):
+            uses = self.agent.counts()[1] // self.agent.rounds  # waits for the updates
+            self.learning_seconds += time.perf_counter() - begun
+            begun = time.perf_counter()
+            now = Times(moment.env_step, self._seconds(), self.learning_seconds, uses)
+            self.agent.set_reuse(budget.choose(now))
+        self.agent.learn(self.memory, moment)
+        self.learning_seconds += time.perf_counter() - begun
 
     def _timed_advance(self, stopwatch: Stopwatch) -> bool:
         """Advance, and show how long the run takes as soon as that is known."""

@@ -23,7 +23,7 @@ LOGGER = logging.getLogger("smrl")
 Show = Callable[[int, str], None]  # level of logging, message
 REFRESH_SECONDS = 0.2
 SPEED_SECONDS = 10.0  # steps/s is the mean over this time
-FEW_STEPS = 10  # between two lines, too few to tell how long the rest takes: the run is compiling
+FEW_STEPS = 10  # fewer between two lines mean that the run still compiles, so no time left is shown
 LINE_SECONDS, POLL_SECONDS = 9.5, 0.5  # without bars: between two lines of a run, and between two looks at it
 
 

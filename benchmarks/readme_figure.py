@@ -1,8 +1,8 @@
 """The figure at the top of README.md: `python -m benchmarks.readme_figure` writes docs/images/readme.png.
 
-There is also a dark one, readme-dark.png. Left, returns over environment steps with reuse 1 and with more, of the runs
-in results/ but not in results/negative, tasks with both first. Right, updates of SAC per second, from results.json. It
-is beside the benchmarks because it reads their results. `make results` runs it.
+There is also a dark one, readme-dark.png. Left, returns over environment steps with reuse 1 and with more, from the
+folders of tasks in results/; tasks with both come first. Right, updates of SAC per second, from results.json. It is
+beside the benchmarks because it reads their results. `make results` runs it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +24,7 @@ from smrl.report.results import ResultRow
 from smrl.runs.identity import algorithm_words, canonical, reuse_words
 
 HOME = Path(__file__).resolve().parents[1]
+OTHERS = ("negative", "studies")  # folders in results/ that are not those of tasks
 IMAGES = HOME / "docs" / "images"
 MOST_TASKS = 4
 SPEED = "updates/sac, M = 10, 2 cores: "
@@ -56,7 +57,7 @@ THEMES = {
 
 def main() -> None:
     """Draw the figure for light and for dark pages."""
-    folders = sorted(path for path in (HOME / "results").iterdir() if path.is_dir() and path.name != "negative")
+    folders = sorted(path for path in (HOME / "results").iterdir() if path.is_dir() and path.name not in OTHERS)
     rows = choose(make_report(folders).rows)
     speeds = updates_per_second(results.read(HOME / "benchmarks"))
     for name, theme in THEMES.items():

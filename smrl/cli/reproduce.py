@@ -57,6 +57,8 @@ def run(words: Sequence[str]) -> None:
     if name == "hyperparameters":
         return out.print(as_terminal(reproduce.hyperparameters()))
     require(name in STUDIES, f"there is no study '{name}' among {', '.join(known)}{nearest(name, known)}")
+    if options.show:
+        return reproduce.show_study(name, options, out)
     if outcome := reproduce.run_study(name, options, out):
         exit_if_failed(outcome.failures)
     return None

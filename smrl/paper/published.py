@@ -39,6 +39,15 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """The computation of a system."""
+
+    algorithm: str  # its published name
+    name: str
+    gflop: float  # per step of an environment with 17 observations and 6 actions, computed from its networks
+
+
+@dataclass(frozen=True)
 class Protocol:
     """How an algorithm was run on a suite: gym, dmc, dmc-pixels or atari."""
 
@@ -71,6 +80,11 @@ def paper_table(name: str) -> list[PaperNumber]:
 def sources() -> list[Source]:
     """Return the repositories that published the curves."""
     return [Source(**row) for row in _rows("sources.csv")]
+
+
+def costs() -> list[Cost]:
+    """Return the computation of the systems that scores are compared with."""
+    return [Cost(row["algorithm"], row["name"], float(row["gflop"])) for row in _rows("costs.csv")]
 
 
 def protocol(algorithm: str, env: str) -> Protocol:

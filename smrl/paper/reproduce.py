@@ -1,6 +1,7 @@
 """Run a study of the paper, estimate how long it takes, and show it in the paper's layout."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smrl import machine, runtime
+from smrl.errors import require
 from smrl.paper.studies import STUDIES, Study, runs
 from smrl.paper.study_results import bias_figure, study_tables
 from smrl.presets import resolve
@@ -17,8 +19,9 @@ from smrl.report.figures import learning_curves
 from smrl.report.report import make_report
 from smrl.report.text import UNKNOWN, TextTable, as_markdown, as_terminal, plain_table
 from smrl.runs.atomic import writing
-from smrl.runs.identity import algorithm_words, flat, words
+from smrl.runs.identity import algorithm_words, canonical, flat, words
 from smrl.runs.paths import RunDirectory
+from smrl.runs.records import Record, read_runs
 from smrl.settings import RunOptions, Settings
 from smrl.studies.launch import Outcome, done_steps, run_all
 from smrl.training.estimate import core_seconds
@@ -49,6 +52,8 @@ class Options:
 
     list: bool = False
     """Show everything that can be reproduced, and how many of its runs are finished."""
+    show: bool = False
+    """Show the results of the runs that exist anywhere in --runs, finished or not; train nothing."""
     scale: PositiveShare = 1.0
     """Fraction of the paper's steps to train for; everything counted in steps shrinks alike, with 20 evaluations."""
     seeds: Few | None = None
@@ -71,9 +76,7 @@ def run_study(name: str, options: Options, out: Console) -> Outcome | None:
     study = STUDIES[name]
     several = runs(study, options.scale, options.seeds, options.tasks)
     due = [one for one in several if _done(one, options.runs) < one.steps]
-    out.print(Text(f"{study.shows}: {study.title}", "bold"))
-    if study.ours:
-        out.print(f"The paper leaves open, and we chose: {study.ours}.", markup=False)
+    _announce(study, out)
     if due:
         runtime.start(1)
         with out.status("measuring"):
@@ -89,8 +92,18 @@ def run_study(name: str, options: Options, out: Console) -> Outcome | None:
             return None
     outcome = run_all(several, RunOptions(runs=options.runs, quiet=options.quiet, threads=1), RETRIES)
     if outcome.records:
-        _show(name, study, options, outcome, out)
+        _show(name, study, options, outcome.records, out)
     return outcome
+
+
+def show_study(name: str, options: Options, out: Console) -> None:
+    """Show the results of a study's runs in a folder and below it, with any seeds and in folders of any name."""
+    study = STUDIES[name]
+    wanted = {canonical(one.to_json()) for one in runs(study, options.scale, 1, options.tasks)}
+    records = [record for record in read_runs(options.runs) if record.identity in wanted]
+    require(bool(records), f"{options.runs} holds no evaluated run of {name}; smrl reproduce {name} trains them.")
+    _announce(study, out)
+    _show(name, study, options, records, out)
 
 
 def overview(options: Options) -> Table:
@@ -124,9 +137,15 @@ def hyperparameters() -> TextTable:
     return TextTable("Hyperparameters", columns, cells, note, columns)
 
 
-def _show(name: str, study: Study, options: Options, outcome: Outcome, out: Console) -> None:
+def _announce(study: Study, out: Console) -> None:
+    out.print(Text(f"{study.shows}: {study.title}", "bold"))
+    if study.ours:
+        out.print(f"The paper leaves open, and we chose: {study.ours}.", markup=False)
+
+
+def _show(name: str, study: Study, options: Options, records: Sequence[Record], out: Console) -> None:
     folder = options.runs / "reproduced"
-    rows = make_report([record.path for record in outcome.records]).rows
+    rows = make_report([record.path for record in records]).rows
     tables = study_tables(study, rows, options.scale)
     stem = name if options.scale == 1 else f"{name}-scale{options.scale:g}"
     picture, markdown = folder / f"{stem}.png", folder / f"{stem}.md"
@@ -135,7 +154,7 @@ def _show(name: str, study: Study, options: Options, outcome: Outcome, out: Cons
         if study.layout == "bias":
             bias_figure(rows, picture)
         else:
-            learning_curves(outcome.records, picture)
+            learning_curves(records, picture)
         markdown.write_text(as_markdown(tables), encoding="utf-8")
     for table in tables:
         out.print(as_terminal(table))

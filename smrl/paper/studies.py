@@ -16,7 +16,7 @@ from smrl.settings import Settings
 from smrl.smr.rules import Schedule, rule_of
 from smrl.studies.sweep import distinct, sweep
 
-Layout = Literal["curves", "steps", "returns", "bias", "hours", "gain"]
+Layout = Literal["curves", "steps", "returns", "bias", "hours", "gain", "scores"]
 EVALUATIONS = 20  # per run where runs are shorter than the paper's
 IN_STEPS = ("epsilon_steps", "noise_steps")  # hyperparameters that are numbers of steps
 

@@ -11,6 +11,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
 from smrl.paper.bands import counterpart, paper_task, reference, step_of
+from smrl.paper.frontier import score_table
 from smrl.paper.published import PaperNumber, task_name
 from smrl.paper.studies import Study
 from smrl.presets import known_values
@@ -38,6 +39,8 @@ def study_tables(study: Study, rows: Sequence[ResultRow], scale: float) -> list[
         return [final_bias(rows), final]
     if study.layout == "gain":
         return [shares_of_gain(rows), final]
+    if study.layout == "scores":
+        return [score_table(rows), final]
     return [training_time(rows), final] if study.layout == "hours" else [final]
 
 

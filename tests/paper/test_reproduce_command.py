@@ -1,5 +1,6 @@
 """`smrl reproduce`: the list, refusals, and a small study from end to end."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,30 @@ def test_study_from_end_to_end(
     assert "4 of 4" in capsys.readouterr().out
     main(["reproduce", "tiny", "--quiet"])
     assert "core-hours" not in capsys.readouterr().out, "nothing is left to run"
+    shutil.move(next(Path("runs").glob("Pendulum-v1/*reuse2*/seed1")), Path("found/somewhere"))
+    main(["reproduce", "tiny", "--show", "--runs", "found"])
+    table = (in_tmp_path / "found/reproduced/tiny.md").read_text()
+    assert "| Pendulum-v1 | DDPG, reuse 2 | 60 |" in table
+    assert "reuse 1" not in table, "nothing is trained"
+    main(
+        [
+            "train",
+            "ddpg",
+            "Pendulum-v1",
+            "--steps",
+            "20",
+            "--warmup",
+            "10",
+            "--eval-every",
+            "20",
+            "--runs",
+            "other",
+            "--quiet",
+        ]
+    )
+    assert "other holds no evaluated run of tiny" in refused_here(
+        capsys, "reproduce", "tiny", "--show", "--runs", "other"
+    )
 
 
 def test_hyperparameters(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

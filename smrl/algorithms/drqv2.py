@@ -20,7 +20,7 @@ from smrl import layers
 from smrl.algorithms.common import AugmentationConfig, require_images_and_continuous_actions, without_entropy
 from smrl.kernels.dense import LAYER_NORM_EPSILON
 from smrl.nn.losses import bellman, squared_error
-from smrl.nn.networks import MLP, Activation, mlp_layers, norm_layer, orthogonal
+from smrl.nn.networks import MLP, Activation, mlp_layers, orthogonal
 from smrl.nn.optimiser import TrainState, apply_gradient, polyak_update
 from smrl.nn.vision import ImageEncoder, encoder_layers, require_large_enough
 from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
@@ -93,7 +93,8 @@ class Actor(nn.Module):
     def network(self, params: Params) -> list[layers.Layer]:
         """Return the layers of π."""
         trunk, tanh = params["params"]["Trunk_0"], layers.Activation("tanh")
-        features = [*mlp_layers(trunk["MLP_0"], "relu"), norm_layer(trunk["LayerNorm_0"]), tanh]
+        norm = layers.LayerNorm(trunk["LayerNorm_0"]["scale"], trunk["LayerNorm_0"]["bias"], LAYER_NORM_EPSILON)
+        features = [*mlp_layers(trunk["MLP_0"], "relu"), norm, tanh]
         return [*features, *mlp_layers(params["params"]["MLP_0"], self.activation), tanh]
 
 

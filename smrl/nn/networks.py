@@ -155,11 +155,6 @@ def mlp_layers(params: Params, activation: Activation, form: Form = "plain") -> 
     return found
 
 
-def norm_layer(params: Params) -> layers.LayerNorm:
-    """Return the layer of a LayerNorm."""
-    return layers.LayerNorm(params["scale"], params["bias"], LAYER_NORM_EPSILON)
-
-
 def uses_kernels(network: "MLP | Critic") -> bool:
     """Return whether `kernels.mlp` computes all layers of a network at once."""
     return network.activation == "relu" and not network.dropout

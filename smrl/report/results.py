@@ -146,10 +146,10 @@ def setting_names(curves: Sequence[Curve]) -> list[str]:
 
 
 def colour_numbers(curves: Sequence[Curve], settings: Sequence[str]) -> dict[str, int]:
-    """Give each of the settings, as `setting_names` calls them, the number of a colour.
+    """Assign a colour number to each of the settings, which are named as `setting_names` does.
 
-    Settings that share a task get different ones. Runs on other tasks do not change them, so that a setting has the
-    same colour in `smrl compare` and in a report on more tasks.
+    Settings on a common task get different numbers. Runs on other tasks do not change them, so a setting has the same
+    colour in `smrl compare` and in a report on more tasks.
     """
     names = ("algorithm", "reuse", *varying([curve.settings for curve in curves]))
     first = dict(zip(reversed(settings), reversed(curves), strict=True))

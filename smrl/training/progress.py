@@ -141,9 +141,12 @@ class ShownProgress(Progress):
         step, (before, since), now = self._step, self._last, time.monotonic()
         if step is not None and now - since >= LINE_SECONDS:
             self._last = (step, now)
+            if step == before:  # it compiles, evaluates, or waits for a slow environment
+                return self.inform(f"still at step {step:,} of {self._total:,}")
             speed = (step - before) / (now - since)
             left = f", {in_time((self._total - step) / speed)} left" if step - before >= FEW_STEPS else ""
             self.inform(f"step {step:,} of {self._total:,}, {speed:,.1f} steps/s{left}")
+        return None
 
     def evaluated(self, step: int, mean: float) -> None:
         speed = self._update(step, value=f"{mean:z,.1f}")

@@ -29,7 +29,8 @@ from smrl.runs.identity import canonical
 from smrl.runs.records import read_runs
 from smrl.settings import Settings, make_settings
 from smrl.training.agent import ActingParams
-from smrl.training.real_time import ActedStep, ActingPolicy, Timing, preferred, repeat_learning
+from smrl.training.hand_over import ActedStep, ActingPolicy, Timing
+from smrl.training.real_time import preferred, repeat_learning
 from smrl.training.signals import Interrupted
 from smrl.types import ArraySpec, Continuous, Spec
 

@@ -61,6 +61,7 @@ GAMES = tuple(f"{game}NoFrameskip-v4" for game in ("Breakout", "BeamRider", "Spa
 RATES = (1e-3, 1e-4, 3e-4, 3e-5)
 NORMALISED = {"normalise_rewards": True, "normalise_observations": True}
 SHARP = {"initial_temperature": 0.01, "target_entropy_factor": -0.5, "log_std_min": -10.0}  # less exploration by noise
+UNIT_NORM = {"layer_norm": True, "weight_projection": True}
 THREE_LAYERS = {"critic_hidden": (256, 256, 256)}
 SIMBA = {"network": "simba", "critic_hidden": (128, 128), "actor_hidden": (128,)}
 GUESSED_TASKS = "tasks that smrl list --tasks marks as guessed"
@@ -196,17 +197,18 @@ STUDIES = {
     ),
     "critics": Study(
         "not in it",
-        "critics that bear reuse: one addition to SAC after the other, SimBa, and XQC",
+        "critics that bear reuse: one addition to SAC after the other, more reuse, SimBa, and XQC",
         tuple(
-            Runs(algorithm, (*HOPPER, *CHEETAH), change | {"steps": 30_000, "eval_every": 5_000, "reuse": 4})
+            Runs(algorithm, (*HOPPER, *CHEETAH), {"steps": 30_000, "eval_every": 5_000, "reuse": 4} | change)
             for algorithm, change in (
                 ("sac", {}),
                 ("sac", {"normalise_rewards": True}),
                 ("sac", NORMALISED),
                 ("sac", NORMALISED | SHARP),
                 ("sac", NORMALISED | SHARP | {"layer_norm": True}),
-                ("sac", NORMALISED | SHARP | {"layer_norm": True, "weight_projection": True}),
-                ("sac", NORMALISED | SHARP | {"layer_norm": True, "weight_projection": True} | THREE_LAYERS),
+                ("sac", NORMALISED | SHARP | UNIT_NORM),
+                ("sac", NORMALISED | SHARP | UNIT_NORM | {"reuse": 10}),
+                ("sac", NORMALISED | SHARP | UNIT_NORM | THREE_LAYERS),
                 ("sac", NORMALISED | SHARP | SIMBA),
                 ("sac", NORMALISED | SHARP | SIMBA | {"weight_projection": True}),
                 ("xqc", {"critic_hidden": 4 * (256,)}),

@@ -60,14 +60,15 @@ def final_returns(rows: Sequence[ResultRow]) -> TextTable:
     cells = []
     for row in rows:
         band = reference(row.curve.settings).band(row.step) if row.step else None
-        ours = (row.curve.env, row.name, f"{row.step:,}", spread(row.returns), f"{len(row.returns)}")
+        step, seeds = f"{row.step:,}", f"{len(row.returns)}"
+        ours = (row.curve.env, row.name, step, spread(row.returns), number(row.area), seeds)
         if band is None:
             cells.append((*ours, UNKNOWN, UNKNOWN, ""))
         else:
             theirs = mean_and_sd(band.mean, band.sd, max(abs(band.mean), abs(row.mean)))
             source = f"{band.name} of {band.source}, {band.seeds} seeds{'; ' * bool(band.remark)}{band.remark}"
             cells.append((*ours, theirs, position(row.mean, band.mean, band.sd), source))
-    columns = ("task", "settings", "step", "return", "seeds", "published", "verdict", "source")
+    columns = ("task", "settings", "step", "return", "mean over the run", "seeds", "published", "verdict", "source")
     note = (
         "The paper prints no numbers of its figures; published is what others report for the same algorithm and task."
     )

@@ -60,8 +60,9 @@ def test_steps_beside_the_paper(tmp_path: Path) -> None:
 
 
 def test_final_returns_without_published_numbers(tmp_path: Path) -> None:
-    write(tmp_path, {1_000: 1.0}, algorithm="td3")
+    write(tmp_path, {1_000: 1.0, 2_000: 3.0, 3_000: 3.0}, algorithm="td3")
     (row,) = study_results.final_returns(rows(tmp_path)).rows
+    assert row[2:5] == ("3,000", "3.00", "2.50")
     assert row[-3:] == ("–", "–", "")
 
 

@@ -190,7 +190,8 @@ def differs(left: Any, right: Any) -> bool:
 
 
 def is_slow(name: str, times: int, size: int) -> bool:
-    return size == SMALL_BATCH or (times == 1 and name not in ("ddpg", "sac")) or name in VARIANTS
+    takes_long_to_compile = ("xqc", "sac_pixels", "drqv2", *VARIANTS)
+    return size == SMALL_BATCH or (times == 1 and name not in ("ddpg", "sac")) or name in takes_long_to_compile
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ WORKERS := $(shell expr $$(nproc) + 1)
 # The versions of requirements.lock; LOCK= takes the newest ones.
 LOCK := --constraint requirements.lock
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check $(LOCK)
-# Tests that also run by XLA, as on a GPU or without a compiler: the conformance table and float64 references, of vectors;
-# test-slow runs all tests of the algorithms so.
-BY_XLA := (test_conformance or test_one_update_is_that_of_numpy) and not (4-15- or default or drqv2 or pixels)
+# Tests that also run by XLA, as on a GPU or without a compiler: the conformance table and float64 references, of vectors
+# and without XQC, most of which XLA always computes; test-slow runs all tests of the algorithms so.
+BY_XLA := (test_conformance or test_one_update_is_that_of_numpy) and not (4-15- or default or drqv2 or pixels or xqc)
 # XLA compiles faster if it optimises less; test-slow has XLA's defaults.
 QUICKLY := XLA_FLAGS=--xla_backend_optimization_level=0
 # Tests start many processes, each of which would otherwise compile smrl's modules again.

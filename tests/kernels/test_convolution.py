@@ -103,6 +103,7 @@ for shape in SHAPES[-3:]:
 
 
 @needs_kernels
+@pytest.mark.slow
 def test_bits_do_not_depend_on_the_number_of_threads() -> None:
     def bits(threads: int) -> str:
         command = [sys.executable, "-c", BITS, str(Path(__file__).parent)]

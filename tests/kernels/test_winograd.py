@@ -73,6 +73,7 @@ def digest() -> str:
     return hashlib.sha256(b"".join(np.asarray(array).tobytes() for array in results)).hexdigest()
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_the_number_of_threads() -> None:
     def bits(threads: int) -> str:
         program = "import sys; sys.path.insert(0, sys.argv[1]); import test_winograd; print(test_winograd.digest())"

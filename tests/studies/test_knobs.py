@@ -90,6 +90,7 @@ def test_fresh_batches_and_reuse_multiply_and_are_recorded(tmp_path: Path) -> No
     assert float(second["uses_per_transition"]) == 4 * (3 * 20 + 2 * 20) * 8 / 60
 
 
+@pytest.mark.slow
 def test_a_reset_keeps_the_memory_and_nothing_else(tmp_path: Path) -> None:
     run = train("td3", tmp_path, reuse=1, reset_every=25)  # learning from step 20 on, new agents at 25 and 50
     assert run.path.parent.name.startswith("td3-reuse1-")

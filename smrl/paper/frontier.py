@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from smrl.paper.published import costs, curve
+from smrl.paper.published import Cost, costs, curve
 from smrl.report.results import ResultRow
 from smrl.report.text import TextTable, interval, number
 from smrl.statistics import Array, Interval, bootstrap_interval, return_at
@@ -28,10 +28,6 @@ OBSERVATIONS, ACTIONS = 17, 6
 SPEED = 90  # GFLOP/s of a core
 WIDEST = 50_000  # steps between points of a published curve that a return is interpolated from
 NORMAL_95 = 1.96  # standard errors on either side of a mean
-# Passes through (an actor, a critic) per update, forward and for each gradient. SAC has two critics at (s, a) with the
-# gradient of their weights and inputs, their targets at (s′, a′), and both at (s, ã) with the gradient of the inputs.
-# The actor and one critic at (s, π(s)) are in every second update of TD3.
-PASSES = {"sac": (4, 12), "td3": (2.5, 9)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +47,7 @@ class System:
 
 def score_table(rows: Sequence[ResultRow]) -> TextTable:
     """Make the table of all systems, best first: settings of ours that have runs on all tasks, and published ones."""
-    systems = [*_ours(rows), *(_published(cost.algorithm, cost.name, cost.gflop) for cost in costs())]
+    systems = [*_ours(rows), *map(_published, costs())]
     cells = tuple(
         (one.name, *(interval(*score) for score in one.scores), *map(number, (one.gflop, one.core_hours, one.hours)))
         for one in sorted(systems, key=lambda one: -np.nan_to_num(one.scores[0].value))
@@ -66,13 +62,20 @@ def score_table(rows: Sequence[ResultRow]) -> TextTable:
 
 
 def update_gflop(settings: Mapping[str, Any]) -> float:
-    """Return the GFLOP of one update, of which matrix products are nearly all; NaN for an algorithm not in PASSES."""
-    if settings["algorithm"] not in PASSES:
+    """Return the GFLOP of one update of SAC or TD3, of which matrix products are nearly all; NaN for others.
+
+    A pass is forward, or for one gradient. Two critics at (s, a) have those of their weights and inputs, and there are
+    two targets at (s′, a′). In SAC both critics at (s, ã) have the gradient of the inputs. In TD3 only one has, and it
+    and the actor learn in every delay-th update.
+    """
+    if settings["algorithm"] == "sac":
+        outputs, actor_passes, critic_passes = 2 * ACTIONS, 4.0, 12.0
+    elif settings["algorithm"] == "td3":
+        outputs, actor_passes, critic_passes = ACTIONS, 1 + 3 / settings["delay"], 8 + 2 / settings["delay"]
+    else:
         return math.nan
-    mean_and_sd = 2 if settings["algorithm"] == "sac" else 1
-    actor = _weights(settings, settings["actor_hidden"], OBSERVATIONS, mean_and_sd * ACTIONS)
+    actor = _weights(settings, settings["actor_hidden"], OBSERVATIONS, outputs)
     critic = _weights(settings, settings["critic_hidden"], OBSERVATIONS + ACTIONS, 1)
-    actor_passes, critic_passes = PASSES[settings["algorithm"]]
     return 2 * settings["batch_size"] * (actor_passes * actor + critic_passes * critic) / 1e9
 
 
@@ -86,7 +89,7 @@ def _weights(settings: Mapping[str, Any], hidden: Sequence[int], inputs: int, ou
 
 def _ours(rows: Sequence[ResultRow]) -> Iterator[System]:
     for name in dict.fromkeys(row.setting for row in rows):
-        by_task = {row.curve.env: row for row in rows if row.setting == name}
+        by_task = {row.curve.env: row for row in rows if row.setting == name and row.step}
         if not by_task.keys() >= BEST.keys():
             continue
         chosen = [by_task[env] for env in BEST]
@@ -111,8 +114,8 @@ def _score(rows: Sequence[ResultRow], at: int) -> Interval:
     return bootstrap_interval(mean, np.stack(reached, axis=1))
 
 
-def _published(algorithm: str, name: str, gflop: float) -> System:
-    return System(name, tuple(_published_score(algorithm, at) for at in range(len(STEPS))), gflop)
+def _published(cost: Cost) -> System:
+    return System(cost.name, tuple(_published_score(cost.algorithm, at) for at in range(len(STEPS))), cost.gflop)
 
 
 def _published_score(algorithm: str, at: int) -> Interval:

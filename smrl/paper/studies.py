@@ -194,6 +194,13 @@ STUDIES = {
         seeds=3,
         layout="gain",
     ),
+    "scores": Study(
+        "not in the paper",
+        "SAC with and without reuse at 50,000 and 100,000 steps, beside published systems and their computation",
+        (Runs("sac", (*HOPPER, *WALKER, *CHEETAH, *ANT), BOTH | {"steps": 100_000, "eval_every": 5_000}),),
+        seeds=3,
+        layout="scores",
+    ),
     "critics": Study(
         "not in the paper",
         "critics that bear reuse: one addition to SAC after the other, more reuse, SimBa, and XQC",

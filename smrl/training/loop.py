@@ -179,7 +179,7 @@ class Trainer:
         return True
 
     def _learn_in_time(self, budget: ReuseBudget, moment: Moment) -> None:
-        """Make the updates of a learning step, with M chosen anew where that is due."""
+        """Make the updates of a learning step; choose M again when that is due."""
         begun = time.perf_counter()
         if budget.is_due(moment.env_step):
             uses = self.agent.counts()[1] // self.agent.rounds  # waits for the updates

@@ -47,11 +47,15 @@ def test_our_scores(tmp_path: Path) -> None:
             own = {"env": env, "seed": seed, "reuse": "4"}
             write_run(tmp_path / f"{env}-{seed}", points, 0.036, **BUDGET, **own)
     write_run(tmp_path / "other", [(50_000, 1.0)], **BUDGET)
+    for seed, step in enumerate((50_000, 60_000)):
+        for env in BEST:
+            write_run(tmp_path / f"{env}-apart-{seed}", [(step, 1.0)], **BUDGET, env=env, seed=seed, reuse="9")
     table = score_table(make_report([tmp_path]).rows)
     (ours,) = [row for name, row in cells(table).items() if "reuse 4" in name]
     assert ours[:2] == ("0.75 [0.56, 0.94]", "0.75 [0.56, 0.94]")
     assert ours[-1] == "1.00", "0.036 s a step"
     assert not any("reuse 1" in row[0] for row in table.rows), "it has no runs on the other tasks"
+    assert not any("reuse 9" in row[0] for row in table.rows), "its seeds have no step in common"
 
 
 def test_computation_by_hand() -> None:
@@ -59,6 +63,7 @@ def test_computation_by_hand() -> None:
     assert gflop("sac") == pytest.approx(2 * 256 * (4 * actor + 12 * critic) / 1e9)
     blocks = 23 * 128 + 2 * 8 * 128**2 + 128, 17 * 128 + 8 * 128**2 + 128 * 12
     assert gflop("sac", **SIMBA) == pytest.approx(2 * 256 * (4 * blocks[1] + 12 * blocks[0]) / 1e9)
+    assert gflop("td3", delay=1) > gflop("td3") > gflop("td3", delay=10)
     assert math.isnan(gflop("xqc"))
 
 

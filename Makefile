@@ -58,13 +58,14 @@ dist: .venv/package  # a wheel and an sdist in dist/; the wheel is tried in a fr
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python tests/try_wheel.py dist/*.whl
 
-STUDIES := $(notdir $(wildcard results/studies/*))
+# Studies share the runs in results/; `smrl reproduce NAME --show --runs results` adds one.
+STUDIES := $(basename $(notdir $(wildcard results/reproduced/*.md)))
 # Code 1 of `smrl report` is a verdict: a run is below its published band. A crash has the same code, but leaves no page.
 results: .venv/package  # the page and the figures about the runs in results/, from their tables alone
 	rm -f build/report.html
-	$(BIN)/smrl report $(filter-out results/negative/ results/studies/,$(wildcard results/*/)) --published -o build/report.html || [ $$? -eq 1 ]
+	$(BIN)/smrl report $(filter-out $(addprefix results/,negative/ reproduced/ studies/),$(wildcard results/*/)) --published -o build/report.html || [ $$? -eq 1 ]
 	mv build/report.html results/report.html
-	$(foreach study,$(STUDIES),$(BIN)/smrl reproduce $(study) --show --runs results/studies/$(study) &&) true
+	$(foreach study,$(STUDIES),$(BIN)/smrl reproduce $(study) --show --runs results &&) true
 	$(BIN)/python -m benchmarks.readme_figure
 
 bench: .venv/peers  # all sections, with peers; writes benchmarks/results.md, .json and .png

@@ -24,7 +24,7 @@ from smrl.report.results import ResultRow
 from smrl.runs.identity import algorithm_words, canonical, reuse_words
 
 HOME = Path(__file__).resolve().parents[1]
-OTHERS = ("negative", "studies")  # folders in results/ that are not those of tasks
+OTHERS = ("negative", "reproduced", "studies")  # folders in results/ that are not those of tasks
 IMAGES = HOME / "docs" / "images"
 MOST_TASKS = 4
 SPEED = "updates/sac, M = 10, 2 cores: "

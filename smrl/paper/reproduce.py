@@ -53,7 +53,10 @@ class Options:
     list: bool = False
     """Show everything that can be reproduced, and how many of its runs are finished."""
     show: bool = False
-    """Show the results of the runs that exist anywhere in --runs, finished or not; train nothing."""
+    """Show the results of the runs that exist anywhere in --runs, finished or not; train nothing.
+
+    Of a longer run, the study's steps are shown.
+    """
     scale: PositiveShare = 1.0
     """Fraction of the paper's steps to train for; everything counted in steps shrinks alike, with 20 evaluations."""
     seeds: Few | None = None
@@ -91,19 +94,15 @@ def run_study(name: str, options: Options, out: Console) -> Outcome | None:
         if not (options.yes or _agreed()):
             return None
     outcome = run_all(several, RunOptions(runs=options.runs, quiet=options.quiet, threads=1), RETRIES)
-    if outcome.records:
-        _show(name, study, options, outcome.records, out)
+    _show(name, options, outcome.records, out)
     return outcome
 
 
 def show_study(name: str, options: Options, out: Console) -> None:
     """Show the results of a study's runs in a folder and below it, with any seeds and in folders of any name."""
-    study = STUDIES[name]
-    wanted = {canonical(one.to_json()) for one in runs(study, options.scale, 1, options.tasks)}
-    records = [record for record in read_runs(options.runs) if record.identity in wanted]
-    require(bool(records), f"{options.runs} holds no evaluated run of {name}; smrl reproduce {name} trains them.")
-    _announce(study, out)
-    _show(name, study, options, records, out)
+    _announce(STUDIES[name], out)
+    is_shown = _show(name, options, read_runs(options.runs), out)
+    require(is_shown, f"{options.runs} holds no evaluated run of {name}; smrl reproduce {name} trains them.")
 
 
 def overview(options: Options) -> Table:
@@ -143,22 +142,28 @@ def _announce(study: Study, out: Console) -> None:
         out.print(f"The paper leaves open, and we chose: {study.ours}.", markup=False)
 
 
-def _show(name: str, study: Study, options: Options, records: Sequence[Record], out: Console) -> None:
-    folder = options.runs / "reproduced"
-    rows = make_report([record.path for record in records]).rows
-    tables = study_tables(study, rows, options.scale)
+def _show(name: str, options: Options, several: Sequence[Record], out: Console) -> bool:
+    """Show the evaluations of these runs that belong to a study; return whether there are any."""
+    study, folder = STUDIES[name], options.runs / "reproduced"
+    ends = {canonical(one.to_json()): one.steps for one in runs(study, options.scale, 1, options.tasks)}
+    paths = [record.path for record in several if record.steps[0] <= ends.get(record.identity, 0)]
+    if not paths:
+        return False
+    report = make_report(paths, ends=ends)
+    tables = study_tables(study, report.rows, options.scale)
     stem = name if options.scale == 1 else f"{name}-scale{options.scale:g}"
     picture, markdown = folder / f"{stem}.png", folder / f"{stem}.md"
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if study.layout == "bias":
-            bias_figure(rows, picture)
+            bias_figure(report.rows, picture)
         else:
-            learning_curves(records, picture)
+            learning_curves([run.record for run in report.runs], picture)
         markdown.write_text(as_markdown(tables), encoding="utf-8")
     for table in tables:
         out.print(as_terminal(table))
     out.print(f"picture: {picture}\ntable: {markdown}", markup=False)
+    return True
 
 
 def _done(settings: Settings[Any], runs: Path) -> int:

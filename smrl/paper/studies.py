@@ -203,7 +203,7 @@ STUDIES = {
     ),
     "critics": Study(
         "not in the paper",
-        "critics that bear reuse: one addition to SAC after the other, more reuse, SimBa, and XQC",
+        "critics that bear reuse: one addition to SAC after the other, more reuse, SimBa, XQC and TD3",
         tuple(
             Runs(algorithm, (*HOPPER, *CHEETAH), {"steps": 30_000, "eval_every": 5_000, "reuse": 4} | change)
             for algorithm, change in (
@@ -212,12 +212,16 @@ STUDIES = {
                 ("sac", NORMALISED),
                 ("sac", NORMALISED | SHARP),
                 ("sac", NORMALISED | SHARP | {"layer_norm": True}),
+                ("sac", NORMALISED | SHARP | {"layer_norm": True, "gamma": 0.995}),  # what published systems use here
+                ("sac", NORMALISED | SHARP | {"layer_norm": True, "reuse": 10}),
                 ("sac", NORMALISED | SHARP | UNIT_NORM),
                 ("sac", NORMALISED | SHARP | UNIT_NORM | {"reuse": 10}),
                 ("sac", NORMALISED | SHARP | UNIT_NORM | THREE_LAYERS),
                 ("sac", NORMALISED | SHARP | SIMBA),
                 ("sac", NORMALISED | SHARP | SIMBA | {"weight_projection": True}),
                 ("xqc", {"critic_hidden": 4 * (256,)}),
+                ("td3", {}),
+                ("td3", NORMALISED | {"layer_norm": True}),
             )
         ),
         seeds=2,

@@ -184,10 +184,10 @@ class Bias(NamedTuple):
 
 
 def read_bias(record: Record) -> Bias:
-    """Read the bias from a run's evaluations; it is empty where none was measured."""
+    """Read the bias from a run's evaluations until the record's end; it is empty where none was measured."""
     rows = csv.DictReader(read_rows(record.path / EVALUATIONS))
     found = [[float(row[name]) for name in ("step", "bias", "bias_sd")] for row in rows if row.get("bias")]
-    return Bias(*np.array(found).reshape(-1, 3).T)
+    return Bias(*np.array([row for row in found if row[0] <= record.budget]).reshape(-1, 3).T)
 
 
 def final_bias(rows: Sequence[ResultRow]) -> TextTable:

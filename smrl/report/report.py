@@ -83,12 +83,18 @@ class Report:
         return self.excluded + self.truncated
 
 
-def make_report(folders: Iterable[Path], target: float | None = None, published: Published | None = None) -> Report:
+def make_report(
+    folders: Iterable[Path],
+    target: float | None = None,
+    published: Published | None = None,
+    ends: Mapping[str, int] | None = None,
+) -> Report:
     """Read all runs in these folders and compute their statistics; at least one run must be usable.
 
-    Steps to a return are counted for ``target``, by default for the published target of each environment.
+    Steps to a return are counted for ``target``, by default for the published target of each environment. Evaluations
+    after the step that ``ends`` has for the run's identity are left out.
     """
-    found, excluded = _read_runs(folders)
+    found, excluded = _read_runs(folders, ends or {})
     if not found:
         raise SmrlError(f"no run can be reported on: {' '.join(excluded)}")
     runs, repeated = _without_repetitions(found)
@@ -121,7 +127,7 @@ def sections(report: Report) -> dict[str, list[TextTable]]:
     return {name: [table for table in tables if table.rows] for name, tables in found.items()}
 
 
-def _read_runs(folders: Iterable[Path]) -> tuple[list[ReportedRun], list[str]]:
+def _read_runs(folders: Iterable[Path], ends: Mapping[str, int]) -> tuple[list[ReportedRun], list[str]]:
     """Read the runs in these folders and below them; return them and one message for each unusable run."""
     runs, problems = list[ReportedRun](), list[str]()
     paths: dict[Path, Path] = {}  # by their resolved path, so that a run counts once
@@ -134,7 +140,7 @@ def _read_runs(folders: Iterable[Path]) -> tuple[list[ReportedRun], list[str]]:
         paths |= {path.resolve(): path for path in below}
     for path in paths.values():
         try:
-            runs.append(_read_run(path))
+            runs.append(_read_run(path, ends))
         except SmrlError as error:
             problems.append(str(error))
     return runs, problems
@@ -155,8 +161,10 @@ def _without_repetitions(runs: Sequence[ReportedRun]) -> tuple[list[ReportedRun]
     return [run for run in runs if id(run) in first], messages
 
 
-def _read_run(path: Path) -> ReportedRun:
+def _read_run(path: Path, ends: Mapping[str, int]) -> ReportedRun:
     config, record = RunDirectory(path).read_config(), read_run(path)
+    if record.identity in ends:
+        record = record.until(ends[record.identity])
     require(
         bool(np.isfinite(record.returns).all()),
         f"{path / EVALUATIONS} holds a return that is no finite number; check the environment, or leave the run out.",

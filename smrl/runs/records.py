@@ -4,7 +4,7 @@ import csv
 import io
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,11 @@ class Record:
     def identity(self) -> str:
         """Return a text that is equal for runs that differ only in seed, steps and evaluations."""
         return canonical(self.settings)
+
+    def until(self, step: int) -> "Record":
+        """Return the record as a run of at most so many steps has it; one evaluation at least must be left."""
+        kept, settings = self.steps <= step, self.settings | {"steps": min(step, self.budget)}
+        return replace(self, settings=settings, steps=self.steps[kept], returns=self.returns[kept])
 
 
 def read_run(path: Path) -> Record:

@@ -1,5 +1,6 @@
 """`smrl reproduce`: the list, refusals, and a small study from end to end."""
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,9 @@ SMALL = {
     **{"steps": 60, "warmup": 20, "eval_every": 20, "eval_episodes": 1, "batch_size": 8},
     **{"actor_hidden": (8,), "critic_hidden": (8,)},
 }
-TINY = Study("Fig. 0", "a small study", (Runs("ddpg", ("Pendulum-v1",), {"reuse": [1, 2], **SMALL}),), seeds=2)
+PENDULUM = ("Pendulum-v1",)
+TINY = Study("Fig. 0", "a small study", (Runs("ddpg", PENDULUM, {"reuse": [1, 2], **SMALL}),), seeds=2)
+SHORTER = SMALL | {"reuse": 2, "steps": 40}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,10 @@ def test_study_from_end_to_end(
     table = (in_tmp_path / "found/reproduced/tiny.md").read_text()
     assert "| Pendulum-v1 | DDPG, reuse 2 | 60 |" in table
     assert "reuse 1" not in table, "nothing is trained"
+    monkeypatch.setitem(STUDIES, "tiny", dataclasses.replace(TINY, runs=(Runs("ddpg", PENDULUM, SHORTER),)))
+    main(["reproduce", "tiny", "--show", "--runs", "found"])
+    table = (in_tmp_path / "found/reproduced/tiny.md").read_text()
+    assert "| Pendulum-v1 | DDPG, reuse 2 | 40 |" in table, "of a longer run, the study's steps are shown"
     main(
         [
             "train",

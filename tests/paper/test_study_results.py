@@ -104,6 +104,7 @@ def test_bias(tmp_path: Path) -> None:
     write_run(tmp_path / "other", [(1_000, 1.0)], tau=0.5)
     assert len(study_results.read_bias(read_run(tmp_path / "other")).steps) == 0
     np.testing.assert_array_equal(study_results.read_bias(read_run(tmp_path / "1")).mean, [1.5])
+    assert len(study_results.read_bias(read_run(tmp_path / "1").until(1_000)).steps) == 0, "the record ends before"
 
 
 @pytest.mark.parametrize(("value", "expected"), [(1.0, "inside"), (0.4, "below"), (1.6, "above"), (np.nan, "–")])

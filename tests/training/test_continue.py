@@ -22,7 +22,7 @@ from smrl.training.run import load
 RUNS: dict[str, tuple[str, ...]] = {
     "Pendulum-v1": (
         *("sac", "Pendulum-v1", "--reuse", "2:150,3", "--steps", "500", "--warmup", "100"),
-        *("--fresh-batches", "2", "--reset-every", "120", "--layer-norm", "--dropout", "0.05", "--bias-every", "100"),
+        *("--fresh-batches", "2", "--reset-every", "120", "--layer-norm", "--dropout", "0.05", "--bias-every", "200"),
         *("--normalise-observations", "--normalise-rewards", "--weight-projection", "--initial-temperature", "0.01"),
         *("--target-entropy-factor", "-0.5", "--weight-decay", "0.01", "--weight-decay-form", "decoupled"),
     ),
@@ -36,7 +36,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "dmc/cartpole-balance": ("sac", "dmc/cartpole-balance", "--envs", "2", "--steps", "2400", "--warmup", "400"),
     "HopperMuJoCoEnv-v0": ("td3", "HopperMuJoCoEnv-v0", "--steps", "500", "--warmup", "100"),
 }
-COMMON = ("--eval-every", "50", "--eval-episodes", "2", "--checkpoint-seconds", "0.05", "--batch-size", "64")
+COMMON = ("--eval-every", "50", "--eval-episodes", "2", "--checkpoint-seconds", "0.05", "--batch-size", "16")
 SMALL = ("--actor-hidden", "32", "32", "--critic-hidden", "32", "32")
 
 

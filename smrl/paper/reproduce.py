@@ -60,7 +60,7 @@ class Options:
     scale: PositiveShare = 1.0
     """Fraction of the paper's steps to train for; everything counted in steps shrinks alike, with 20 evaluations."""
     seeds: Few | None = None
-    """Runs of each combination, with the seeds 0, 1, 2, …; by default the paper's."""
+    """Runs of each combination, with the seeds 0, 1, 2, … (critics: 10, 11, …); by default the paper's."""
     tasks: tuple[str, ...] = ()
     """Tasks of the study to run, by default all; * stands for any characters, as in dmc/*."""
     yes: bool = False
@@ -99,7 +99,7 @@ def run_study(name: str, options: Options, out: Console) -> Outcome | None:
 
 
 def show_study(name: str, options: Options, out: Console) -> None:
-    """Show the results of a study's runs in a folder and below it, with any seeds and in folders of any name."""
+    """Show the results of a study's runs in a folder and below it, in folders of any name."""
     _announce(STUDIES[name], out)
     is_shown = _show(name, options, read_runs(options.runs), out)
     require(is_shown, f"{options.runs} holds no evaluated run of {name}; smrl reproduce {name} trains them.")
@@ -145,8 +145,10 @@ def _announce(study: Study, out: Console) -> None:
 def _show(name: str, options: Options, several: Sequence[Record], out: Console) -> bool:
     """Show the evaluations of these runs that belong to a study; return whether there are any."""
     study, folder = STUDIES[name], options.runs / "reproduced"
-    ends = {canonical(one.to_json()): one.steps for one in runs(study, options.scale, 1, options.tasks)}
-    paths = [record.path for record in several if record.steps[0] <= ends.get(record.identity, 0)]
+    wanted = runs(study, options.scale, options.seeds, options.tasks)
+    ends = {canonical(one.to_json()): one.steps for one in wanted}
+    seeds = {one.seed for one in wanted}
+    paths = [one.path for one in several if one.seed in seeds and one.steps[0] <= ends.get(one.identity, 0)]
     if not paths:
         return False
     report = make_report(paths, ends=ends)

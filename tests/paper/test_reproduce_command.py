@@ -55,6 +55,8 @@ def test_study_from_end_to_end(
     table = (in_tmp_path / "found/reproduced/tiny.md").read_text()
     assert "| Pendulum-v1 | DDPG, reuse 2 | 60 |" in table
     assert "reuse 1" not in table, "nothing is trained"
+    monkeypatch.setitem(STUDIES, "tiny", dataclasses.replace(TINY, first_seed=5))
+    assert "no evaluated run" in refused_here(capsys, "reproduce", "tiny", "--show", "--runs", "found")
     monkeypatch.setitem(STUDIES, "tiny", dataclasses.replace(TINY, runs=(Runs("ddpg", PENDULUM, SHORTER),)))
     main(["reproduce", "tiny", "--show", "--runs", "found"])
     table = (in_tmp_path / "found/reproduced/tiny.md").read_text()

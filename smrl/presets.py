@@ -91,6 +91,10 @@ SLOWER_NOISE = (  # tasks that the authors of DrQ-v2 call medium
     *("acrobot-swingup", "cartpole-swingup_sparse", "cheetah-run", "finger-turn_*", "hopper-hop"),
     *("quadruped-*", "reacher-*", "walker-run"),
 )
+SMR_PLUS = {
+    **{"reuse": 4, "layer_norm": True, "normalise_observations": True, "normalise_rewards": True},
+    **{"initial_temperature": 0.01, "target_entropy_factor": -0.5, "log_std_min": -10.0},
+}
 ORIGINAL_REDQ = {
     "initialisation": "xavier",
     "log_prob_floor": 1e-6,
@@ -181,6 +185,10 @@ PRESETS: dict[str, Preset] = {
     "ant-v2": Preset(
         "the paper's Ant, whose observations end in 84 zeros, which Ant-v4 leaves out",
         (Row("*", {"pad_observations": 84}, "Ant-v4"),),
+    ),
+    "smr+": Preset(
+        "reuse 4 with critics that bear it: LayerNorm, normalised observations and rewards, a low temperature",
+        (Row("sac", SMR_PLUS),),
     ),
     "warm-up": Preset(
         "reuse for the first 300,000 steps only",

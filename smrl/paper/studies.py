@@ -51,7 +51,9 @@ class Study:
 
 ANT, CHEETAH, HOPPER, WALKER = ("Ant-v4",), ("HalfCheetah-v4",), ("Hopper-v4",), ("Walker2d-v4",)
 TWO = (*CHEETAH, *WALKER)
+FOUR = (*HOPPER, *WALKER, *CHEETAH, *ANT)
 BOTH = {"reuse": [1, 10]}
+SCORED = {"steps": 100_000, "eval_every": 5_000}
 PIXELS = tuple(
     f"dmc-pixels/{task}" for task in ("cheetah-run", "ball_in_cup-catch", "cartpole-swingup", "reacher-easy")
 )
@@ -64,6 +66,7 @@ NORMALISED = {"normalise_rewards": True, "normalise_observations": True}
 LOW_TEMPERATURE = {"initial_temperature": 0.01, "target_entropy_factor": -0.5, "log_std_min": -10.0}  # SimBa's
 LAYER_NORM = NORMALISED | LOW_TEMPERATURE | {"layer_norm": True}
 PROJECTED = {"weight_projection": True}
+WIDE = {"critic_hidden": (512, 512)}
 THREE_LAYERS = {"critic_hidden": (256, 256, 256)}
 SIMBA = {"network": "simba", "critic_hidden": (128, 128), "actor_hidden": (128,)}
 GUESSED_TASKS = "tasks that smrl list --tasks marks as guessed"
@@ -198,8 +201,8 @@ STUDIES = {
     ),
     "scores": Study(
         "not in the paper",
-        "SAC with and without reuse at 50,000 and 100,000 steps, beside published systems and their computation",
-        (Runs("sac", (*HOPPER, *WALKER, *CHEETAH, *ANT), BOTH | {"steps": 100_000, "eval_every": 5_000}),),
+        "SAC with and without reuse, and smr+, at 50,000 and 100,000 steps, beside published systems",
+        (Runs("sac", FOUR, BOTH | SCORED), Runs("sac", FOUR, SCORED, "smr+")),
         seeds=3,
         layout="scores",
     ),
@@ -216,7 +219,8 @@ STUDIES = {
                 ("sac", LAYER_NORM),
                 ("sac", LAYER_NORM | {"gamma": 0.995}),  # of SimBa and its successors
                 ("sac", LAYER_NORM | {"reuse": 1, "fresh_batches": 4}),
-                ("sac", LAYER_NORM | {"critic_hidden": (512, 512)}),
+                ("sac", LAYER_NORM | WIDE),
+                ("sac", LAYER_NORM | WIDE | {"reuse": 2}),
                 ("sac", LAYER_NORM | {"reuse": 10}),
                 ("sac", LAYER_NORM | PROJECTED),
                 ("sac", LAYER_NORM | PROJECTED | {"reuse": 10}),

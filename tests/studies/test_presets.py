@@ -6,6 +6,7 @@ import pytest
 
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
+from smrl.paper.studies import STUDIES, runs
 from smrl.presets import PRESETS, Preset, Row, resolve
 from smrl.runs import identity
 from smrl.studies.sweep import sweep
@@ -114,6 +115,12 @@ def test_the_study_of_utd_is_as_long_as_the_paper_s() -> None:
     assert resolve("sac", "dmc/cheetah-run", "utd").steps == 1_000_000
     assert resolve("sac", "dmc/cheetah-run").steps == 500_000
     assert resolve("sac", "Hopper-v4", "utd").steps == 300_000
+
+
+@pytest.mark.parametrize("env", ["Hopper-v4", "HalfCheetah-v4"])
+def test_smr_plus_is_one_of_the_settings_that_were_compared(env: str) -> None:
+    compared = {identity.canonical(one.to_json()) for one in runs(STUDIES["critics"], seeds=1)}
+    assert identity.canonical(resolve("sac", env, "smr+").to_json()) in compared
 
 
 def test_the_papers_ant_is_padded() -> None:

@@ -21,8 +21,8 @@ from smrl.training.run import load
 
 RUNS: dict[str, tuple[str, ...]] = {
     "Pendulum-v1": (
-        *("sac", "Pendulum-v1", "--reuse", "2:150,3", "--steps", "500", "--warmup", "100"),
-        *("--fresh-batches", "2", "--reset-every", "120", "--layer-norm", "--dropout", "0.05", "--bias-every", "200"),
+        *("sac", "Pendulum-v1", "--reuse", "2:150,3", "--steps", "300", "--warmup", "100"),
+        *("--fresh-batches", "2", "--reset-every", "120", "--layer-norm", "--dropout", "0.05", "--bias-every", "150"),
         *("--normalise-observations", "--normalise-rewards", "--weight-projection", "--initial-temperature", "0.01"),
         *("--target-entropy-factor", "-0.5", "--weight-decay", "0.01", "--weight-decay-form", "decoupled"),
     ),

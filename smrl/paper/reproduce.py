@@ -94,15 +94,15 @@ def run_study(name: str, options: Options, out: Console) -> Outcome | None:
         if not (options.yes or _agreed()):
             return None
     outcome = run_all(several, RunOptions(runs=options.runs, quiet=options.quiet, threads=1), RETRIES)
-    _show(name, options, outcome.records, out)
+    if outcome.records:
+        _show(name, options, outcome.records, out)
     return outcome
 
 
 def show_study(name: str, options: Options, out: Console) -> None:
     """Show the results of a study's runs in a folder and below it, in folders of any name."""
     _announce(STUDIES[name], out)
-    is_shown = _show(name, options, read_runs(options.runs), out)
-    require(is_shown, f"{options.runs} holds no evaluated run of {name}; smrl reproduce {name} trains them.")
+    _show(name, options, read_runs(options.runs), out)
 
 
 def overview(options: Options) -> Table:
@@ -142,15 +142,14 @@ def _announce(study: Study, out: Console) -> None:
         out.print(f"The paper leaves open, and we chose: {study.ours}.", markup=False)
 
 
-def _show(name: str, options: Options, several: Sequence[Record], out: Console) -> bool:
-    """Show the evaluations of these runs that belong to a study; return whether there are any."""
+def _show(name: str, options: Options, several: Sequence[Record], out: Console) -> None:
+    """Show the evaluations of these runs that belong to a study."""
     study, folder = STUDIES[name], options.runs / "reproduced"
     wanted = runs(study, options.scale, options.seeds, options.tasks)
     ends = {canonical(one.to_json()): one.steps for one in wanted}
     seeds = {one.seed for one in wanted}
     paths = [one.path for one in several if one.seed in seeds and one.steps[0] <= ends.get(one.identity, 0)]
-    if not paths:
-        return False
+    require(bool(paths), f"{options.runs} holds no evaluated run of {name}; smrl reproduce {name} trains them.")
     report = make_report(paths, ends=ends)
     tables = study_tables(study, report.rows, options.scale)
     stem = name if options.scale == 1 else f"{name}-scale{options.scale:g}"
@@ -165,7 +164,6 @@ def _show(name: str, options: Options, several: Sequence[Record], out: Console) 
     for table in tables:
         out.print(as_terminal(table))
     out.print(f"picture: {picture}\ntable: {markdown}", markup=False)
-    return True
 
 
 def _done(settings: Settings[Any], runs: Path) -> int:

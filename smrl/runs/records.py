@@ -131,7 +131,7 @@ class Record:
         return canonical(self.settings)
 
     def until(self, step: int) -> "Record":
-        """Return the record as a run of at most so many steps has it; one evaluation at least must be left."""
+        """Truncate the record at a step, which must not be before its first evaluation."""
         kept, settings = self.steps <= step, self.settings | {"steps": min(step, self.budget)}
         return replace(self, settings=settings, steps=self.steps[kept], returns=self.returns[kept])
 

@@ -19,24 +19,29 @@ from killing import outcome, place, wait_for_checkpoint
 
 from smrl.training.run import load
 
+KERNELS = ("--batch-size", "64")  # smaller batches are left to XLA
 RUNS: dict[str, tuple[str, ...]] = {
     "Pendulum-v1": (
         *("sac", "Pendulum-v1", "--reuse", "2:150,3", "--steps", "300", "--warmup", "100"),
+        *("--batch-size", "16"),  # dropout is computed by XLA, which is slow here
         *("--fresh-batches", "2", "--reset-every", "120", "--layer-norm", "--dropout", "0.05", "--bias-every", "150"),
         *("--normalise-observations", "--normalise-rewards", "--weight-projection", "--initial-temperature", "0.01"),
         *("--target-entropy-factor", "-0.5", "--weight-decay", "0.01", "--weight-decay-form", "decoupled"),
     ),
     "Hopper-v4": (
         *("td3", "Hopper-v4", "--reuse", "2", "--steps", "700", "--warmup", "200", "--capacity", "300"),
-        *("--network", "simba", "--weight-projection"),
+        *("--network", "simba", "--weight-projection", *KERNELS),
     ),
 }
 # A task of every other suite, one of them in several environments at once.
 SUITES: dict[str, tuple[str, ...]] = {
-    "dmc/cartpole-balance": ("sac", "dmc/cartpole-balance", "--envs", "2", "--steps", "2400", "--warmup", "400"),
-    "HopperMuJoCoEnv-v0": ("td3", "HopperMuJoCoEnv-v0", "--steps", "500", "--warmup", "100"),
+    "dmc/cartpole-balance": (
+        *("sac", "dmc/cartpole-balance", "--envs", "2", *KERNELS),
+        *("--steps", "2400", "--warmup", "400"),
+    ),
+    "HopperMuJoCoEnv-v0": ("td3", "HopperMuJoCoEnv-v0", *KERNELS, "--steps", "500", "--warmup", "100"),
 }
-COMMON = ("--eval-every", "50", "--eval-episodes", "2", "--checkpoint-seconds", "0.05", "--batch-size", "16")
+COMMON = ("--eval-every", "50", "--eval-episodes", "2", "--checkpoint-seconds", "0.05")
 SMALL = ("--actor-hidden", "32", "32", "--critic-hidden", "32", "32")
 
 

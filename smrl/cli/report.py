@@ -1,7 +1,7 @@
 """`smrl report RUNS… -o FILE…`: an HTML page, tables, and figures, also for papers, of runs."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -90,8 +90,8 @@ def run(words: Sequence[str]) -> None:
                 file.write_text(TEXTS[file.suffix](report), encoding="utf-8", errors="backslashreplace")
         out.print(f"report: {file}", markup=False)
     if command.figure:
-        design = Design(command.width or COLUMN, command.band or "sd", names, titles)
-        _draw_figures(command.figure, report, design, command.panels, command.target)
+        design = Design(command.width or COLUMN, command.band or "sd", titles)
+        _draw_figures(command.figure, report, command, design, names)
     if command.published:
         verdicts = [verdict(one.record) for one in report.runs]
         for one in verdicts:
@@ -102,20 +102,20 @@ def run(words: Sequence[str]) -> None:
             sys.exit(2)
 
 
-def _draw_figures(file: Path, report: Report, design: Design, panels: bool, target: float | None) -> None:
+def _draw_figures(file: Path, report: Report, command: Command, design: Design, names: Mapping[str, str]) -> None:
     """Draw one figure or one per task; print where they are, and what a caption should say of them."""
     tasks: dict[str, list[Record]] = {}
     for run in report.runs:
         tasks.setdefault(run.record.env, []).append(run.record)
     drawn = {file: [one for records in tasks.values() for one in records]}
-    if len(tasks) > 1 and not panels:
-        names = [file.with_name(f"{file.stem}-{file_name(task, '-')}{file.suffix}") for task in tasks]
-        drawn = dict(zip(names, tasks.values(), strict=True))
+    if len(tasks) > 1 and not command.panels:
+        paths = [file.with_name(f"{file.stem}-{file_name(task, '-')}{file.suffix}") for task in tasks]
+        drawn = dict(zip(paths, tasks.values(), strict=True))
     seeds = sorted({len(row.returns) for row in report.rows})
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     for path, records in drawn.items():
         with writing(path, "or choose another file with --figure"):
-            learning_curves(records, path, target, design)
+            learning_curves(records, path, command.target, design, names)
         out.print(f"figure: {path}", markup=False)
     shown = BANDS[design.band].replace("seeds", f"{count} seed{'' if count == '1' else 's'}")
     out.print(f"for its caption: {shown}", markup=False)

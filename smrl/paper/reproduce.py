@@ -1,5 +1,6 @@
 """Run a study of the paper, estimate how long it takes, and show it in the paper's layout."""
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +13,12 @@ from rich.text import Text
 
 from smrl import machine, runtime
 from smrl.errors import require
-from smrl.paper.studies import STUDIES, Study, runs
+from smrl.paper.studies import STUDIES, Study, labels, runs
 from smrl.paper.study_results import bias_figure, study_tables
 from smrl.presets import resolve
 from smrl.report.figures import learning_curves
 from smrl.report.report import make_report
+from smrl.report.results import ResultRow
 from smrl.report.text import UNKNOWN, TextTable, as_markdown, as_terminal, plain_table
 from smrl.runs.atomic import writing
 from smrl.runs.identity import algorithm_words, canonical, flat, words
@@ -150,20 +152,26 @@ def _show(name: str, options: Options, several: Sequence[Record], out: Console) 
     seeds = {one.seed for one in wanted}
     paths = [one.path for one in several if one.seed in seeds and one.steps[0] <= ends.get(one.identity, 0)]
     require(bool(paths), f"{options.runs} holds no evaluated run of {name}; smrl reproduce {name} trains them.")
-    report = make_report(paths, ends=ends)
-    tables = study_tables(study, report.rows, options.scale)
+    report, known = make_report(paths, ends=ends), labels(study, options.scale)
+    rows = [_labelled(row, known.get(row.curve.records[0].identity)) for row in report.rows]
+    names = {before.name: after.name for before, after in zip(report.rows, rows, strict=True)}
+    tables = study_tables(study, rows, options.scale)
     stem = name if options.scale == 1 else f"{name}-scale{options.scale:g}"
     picture, markdown = folder / f"{stem}.png", folder / f"{stem}.md"
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if study.layout == "bias":
-            bias_figure(report.rows, picture)
+            bias_figure(rows, picture)
         else:
-            learning_curves([run.record for run in report.runs], picture)
+            learning_curves([run.record for run in report.runs], picture, names=names)
         markdown.write_text(as_markdown(tables), encoding="utf-8")
     for table in tables:
         out.print(as_terminal(table))
     out.print(f"picture: {picture}\ntable: {markdown}", markup=False)
+
+
+def _labelled(row: ResultRow, label: str | None) -> ResultRow:
+    return dataclasses.replace(row, name=label, setting=label) if label else row
 
 
 def _done(settings: Settings[Any], runs: Path) -> int:

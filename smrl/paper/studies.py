@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from smrl.errors import nearest, require
 from smrl.paper.tasks import LISTS
+from smrl.presets import SMR_PLUS
+from smrl.runs.identity import canonical
 from smrl.settings import Settings
 from smrl.smr.rules import Schedule, rule_of
 from smrl.studies.sweep import distinct, sweep
@@ -29,6 +31,7 @@ class Runs:
     tasks: str | tuple[str, ...]  # the name of a task list (`smrl list --tasks`), or ids
     values: dict[str, Any] = field(default_factory=dict)
     preset: str = "paper"
+    label: str = ""  # of a grid of one combination: what tables and figures call it instead of naming its settings
 
     def ids(self) -> tuple[str, ...]:
         """Return the ids of the tasks."""
@@ -202,34 +205,42 @@ STUDIES = {
     "scores": Study(
         "not in the paper",
         "SAC with and without reuse, and smr+, at 50,000 and 100,000 steps, beside published systems",
-        (Runs("sac", FOUR, BOTH | SCORED), Runs("sac", FOUR, SCORED, "smr+")),
+        (
+            Runs("sac", FOUR, BOTH | SCORED),
+            Runs("sac", FOUR, SCORED | {"reuse": SMR_PLUS["reuse"]}, "smr+", "SAC, smr+"),
+        ),
         seeds=3,
         layout="scores",
     ),
     "critics": Study(
         "not in the paper",
-        "critics that bear reuse: one addition to SAC after the other, more reuse, SimBa, XQC and TD3",
+        "critics that bear reuse 4: one addition to SAC after the other, other reuse, SimBa, XQC and TD3",
         tuple(
-            Runs(algorithm, (*HOPPER, *CHEETAH), {"steps": 30_000, "eval_every": 5_000, "reuse": 4} | change)
-            for algorithm, change in (
-                ("sac", {}),
-                ("sac", {"normalise_rewards": True}),
-                ("sac", NORMALISED),
-                ("sac", NORMALISED | LOW_TEMPERATURE),
-                ("sac", LAYER_NORM),
-                ("sac", LAYER_NORM | {"gamma": 0.995}),  # of SimBa and its successors
-                ("sac", LAYER_NORM | {"reuse": 1, "fresh_batches": 4}),
-                ("sac", LAYER_NORM | WIDE),
-                ("sac", LAYER_NORM | WIDE | {"reuse": 2}),
-                ("sac", LAYER_NORM | {"reuse": 10}),
-                ("sac", LAYER_NORM | PROJECTED),
-                ("sac", LAYER_NORM | PROJECTED | {"reuse": 10}),
-                ("sac", LAYER_NORM | PROJECTED | THREE_LAYERS),
-                ("sac", NORMALISED | LOW_TEMPERATURE | SIMBA),
-                ("sac", NORMALISED | LOW_TEMPERATURE | SIMBA | PROJECTED),
-                ("xqc", {"critic_hidden": 4 * (256,)}),
-                ("td3", {}),
-                ("td3", NORMALISED | {"layer_norm": True}),
+            Runs(
+                algorithm,
+                (*HOPPER, *CHEETAH),
+                {"steps": 30_000, "eval_every": 5_000, "reuse": 4} | change,
+                label=label,
+            )
+            for label, algorithm, change in (
+                ("SAC", "sac", {}),
+                ("+ normalised rewards", "sac", {"normalise_rewards": True}),
+                ("+ normalised observations", "sac", NORMALISED),
+                ("+ low temperature", "sac", NORMALISED | LOW_TEMPERATURE),
+                ("+ LayerNorm", "sac", LAYER_NORM),
+                ("+ LayerNorm, γ 0.995", "sac", LAYER_NORM | {"gamma": 0.995}),  # of SimBa and its successors
+                ("+ LayerNorm, 4 fresh batches", "sac", LAYER_NORM | {"reuse": 1, "fresh_batches": 4}),
+                ("+ LayerNorm, 2 × 512", "sac", LAYER_NORM | WIDE),
+                ("+ LayerNorm, 2 × 512, reuse 2", "sac", LAYER_NORM | WIDE | {"reuse": 2}),
+                ("+ LayerNorm, reuse 10", "sac", LAYER_NORM | {"reuse": 10}),
+                ("+ LayerNorm, projection", "sac", LAYER_NORM | PROJECTED),
+                ("+ LayerNorm, projection, reuse 10", "sac", LAYER_NORM | PROJECTED | {"reuse": 10}),
+                ("+ LayerNorm, projection, 3 × 256", "sac", LAYER_NORM | PROJECTED | THREE_LAYERS),
+                ("+ SimBa", "sac", NORMALISED | LOW_TEMPERATURE | SIMBA),
+                ("+ SimBa, projection", "sac", NORMALISED | LOW_TEMPERATURE | SIMBA | PROJECTED),
+                ("XQC", "xqc", {"critic_hidden": 4 * (256,)}),
+                ("TD3", "td3", {}),
+                ("TD3 + normalised, LayerNorm", "td3", NORMALISED | {"layer_norm": True}),
             )
         ),
         seeds=2,
@@ -264,6 +275,16 @@ def runs(
         for one in sweep(grid.algorithms, env, preset=grid.preset, seeds=every_seed, **grid.values)
     ]
     return distinct(scaled(one, scale) for one in found)
+
+
+def labels(study: Study, scale: float = 1.0) -> dict[str, str]:
+    """Return the labels of a study's runs by their identity (`smrl.runs.identity`), without those that have none."""
+    return {
+        canonical(one.to_json()): grid.label
+        for grid in study.runs
+        if grid.label
+        for one in runs(dataclasses.replace(study, runs=(grid,)), scale, 1)
+    }
 
 
 def scaled(settings: Settings[Any], scale: float) -> Settings[Any]:

@@ -43,34 +43,37 @@ class Design:
 
     width: float = COLUMN  # inches
     band: Band = "sd"
-    names: Mapping[str, str] = field(default_factory=dict)  # of curves → what the legend shows
     titles: Mapping[str, str] = field(default_factory=dict)  # of tasks → what stands above their panels
 
 
 @rc_context(STYLE)
 def learning_curves(
-    records: Sequence[Record], path: Path, threshold: float | None = None, design: Design | None = None
+    records: Sequence[Record],
+    path: Path,
+    threshold: float | None = None,
+    design: Design | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Path:
     """Draw a panel per environment and a line per identity (`smrl.runs.identity`); return the path.
 
     The path's suffix decides the format: .png, .pdf or .svg. By default, the band is the mean over seeds ± the sample
-    standard deviation (n − 1). A single seed has no band.
+    standard deviation (n − 1). A single seed has no band. A curve in ``names`` has another name in the legend.
     """
     require(len(records) > 0, "there is no evaluation to draw yet; wait for the first evaluation of a run.")
     found = curves(records)
     settings = setting_names(found)
     numbers = colour_numbers(found, settings)
-    renamed, titles = (design.names, design.titles) if design else ({}, {})
-    names = [printable(renamed.get(name, name)) for name in curve_names(found)]  # SVG has no control characters
+    renamed, titles = names or {}, design.titles if design else {}
+    labels = [printable(renamed.get(name, name)) for name in curve_names(found)]  # SVG has no control characters
     envs = list(dict.fromkeys(curve.env for curve in found))
     size = 8 if design else 10
     figure, columns = _empty(len(envs), design)
     with rc_context({"font.size": size, "legend.fontsize": size}):
         for index, env in enumerate(envs):
             axes = figure.add_subplot(-(-len(envs) // columns), columns, index + 1)
-            for curve, name, setting in zip(found, names, settings, strict=True):
+            for curve, label, setting in zip(found, labels, settings, strict=True):
                 if curve.env == env:
-                    _draw(axes, curve, name, numbers[setting], design)
+                    _draw(axes, curve, label, numbers[setting], design)
             if threshold is not None:
                 text = f"return {threshold:,g}".replace("-", "−")
                 axes.axhline(threshold, color=GREY, linewidth=0.9, zorder=1, label=text)
@@ -83,8 +86,8 @@ def learning_curves(
             if index % columns == 0:
                 words = "return" if design else _return_label(records, " " if len(envs) == 1 else "\n")
                 axes.set_ylabel(words, color=INK)
-        pairs = {(name, numbers[setting]) for name, setting in zip(names, settings, strict=True)}
-        is_shared = len({name for name, _ in pairs}) == len({number for _, number in pairs}) == len(pairs)
+        pairs = {(label, numbers[setting]) for label, setting in zip(labels, settings, strict=True)}
+        is_shared = len({label for label, _ in pairs}) == len({number for _, number in pairs}) == len(pairs)
         several = any(len(curve.records) > 1 for curve in found)
         caption = f"bold: {BANDS['sd']}, thin: each seed" if several and not design else ""
         _legend(figure, columns, size, is_shared, caption)

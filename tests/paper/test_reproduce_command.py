@@ -57,10 +57,12 @@ def test_study_from_end_to_end(
     assert "reuse 1" not in table, "nothing is trained"
     monkeypatch.setitem(STUDIES, "tiny", dataclasses.replace(TINY, first_seed=5))
     assert "no evaluated run" in refused_here(capsys, "reproduce", "tiny", "--show", "--runs", "found")
-    monkeypatch.setitem(STUDIES, "tiny", dataclasses.replace(TINY, runs=(Runs("ddpg", PENDULUM, SHORTER),)))
+    monkeypatch.setitem(
+        STUDIES, "tiny", dataclasses.replace(TINY, runs=(Runs("ddpg", PENDULUM, SHORTER, label="short"),))
+    )
     main(["reproduce", "tiny", "--show", "--runs", "found"])
     table = (in_tmp_path / "found/reproduced/tiny.md").read_text()
-    assert "| Pendulum-v1 | DDPG, reuse 2 | 40 |" in table, "of a longer run, the study's steps are shown"
+    assert "| Pendulum-v1 | short | 40 |" in table, "of a longer run, the study's steps are shown"
     main(
         [
             "train",

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from smrl.errors import SmrlError
-from smrl.paper.studies import STUDIES, runs, scaled
+from smrl.paper.studies import STUDIES, labels, runs, scaled
 from smrl.presets import resolve
 from smrl.training.estimate import Speed, run_seconds
 
@@ -61,6 +61,13 @@ def test_tasks_by_pattern() -> None:
     assert {one.env for one in runs(STUDIES["gym"], seeds=1, patterns=["H*"])} == {"HalfCheetah-v4", "Hopper-v4"}
     with pytest.raises(SmrlError, match=r"has no task 'Hoper-v4' among .*; did you mean Hopper-v4\?"):
         runs(STUDIES["gym"], patterns=["Hoper-v4"])
+
+
+def test_labels_are_distinct() -> None:
+    for name, study in STUDIES.items():
+        labelled = sum(len(grid.ids()) for grid in study.runs if grid.label)
+        assert len(labels(study)) == labelled, f"{name} labels a grid of several combinations, or one twice"
+        assert max(Counter(labels(study).values()).values(), default=0) <= len({one.env for one in runs(study)}), name
 
 
 def test_estimate_of_seconds() -> None:

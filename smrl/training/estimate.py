@@ -16,6 +16,7 @@ from smrl.envs.workers import Env
 from smrl.runs.identity import algorithm_words, canonical, reuse_words
 from smrl.settings import Settings
 from smrl.smr import loop
+from smrl.smr.auto import Auto
 from smrl.smr.rules import Budget, Schedule, rule_of
 from smrl.training.clock import Clock
 
@@ -54,8 +55,10 @@ def run_seconds(settings: Settings[Any], speed: Speed) -> float:
     rule = rule_of(settings.reuse)
     if isinstance(rule, Budget):
         return rule.seconds
-    # A custom rule is unknown before it has run: it counts as 1.
-    times = rule.times((), np.asarray(learned)) if isinstance(rule, Schedule) else 1
+    # What a rule will choose is unknown before it has run: auto counts as its start, a custom rule as 1.
+    times: Any = min(rule.start, rule.ceiling) if isinstance(rule, Auto) else 1
+    if isinstance(rule, Schedule):
+        times = rule.times((), np.asarray(learned))
     updates = float(np.broadcast_to(times, len(learned)).sum())
     played = settings.steps + settings.steps // settings.eval_every * settings.eval_episodes * speed.episode
     return played / repeat * speed.agent_step + updates * speed.learning_step

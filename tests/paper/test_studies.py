@@ -1,5 +1,6 @@
 """The paper's figures and tables as runs: how many, which, and at a fraction of their steps."""
 
+import dataclasses
 from collections import Counter
 
 import pytest
@@ -75,5 +76,7 @@ def test_estimate_of_seconds() -> None:
     settings = resolve(
         "sac", "Hopper-v4", steps=1_000, warmup=100, eval_every=100, eval_episodes=10, reuse="2:500,1", action_repeat=1
     )
-    expected = (1_000 + 10 * 10 * 1_000) * 1e-3 + (2 * 400 + 500) * 1e-2
-    assert run_seconds(settings, Speed(1e-3, 1e-2, learn_every=1)) == pytest.approx(expected)
+    speed, played = Speed(1e-3, 1e-2, learn_every=1), (1_000 + 10 * 10 * 1_000) * 1e-3
+    assert run_seconds(settings, speed) == pytest.approx(played + (2 * 400 + 500) * 1e-2)
+    auto = dataclasses.replace(settings, reuse="auto:4")
+    assert run_seconds(auto, speed) == pytest.approx(played + 4 * 900 * 1e-2), "auto starts at 10 or its ceiling"

@@ -46,9 +46,10 @@ def main() -> int:
             continue
         show(section, records)
         print(f"{section}: {time.monotonic() - began:.0f} s", flush=True)
-        kept = results.merged(results.read(out), records, section)
-        results.write(out, sorted(kept, key=lambda record: SECTIONS.index(results.section_of(record))))
-        picture.draw(out / "results.png", kept)
+        found = results.read(out).with_section(section, records)
+        in_order = sorted(found.records, key=lambda record: SECTIONS.index(results.section_of(record)))
+        results.write(out, results.Results(tuple(in_order), found.conditions))
+        picture.draw(out / "results.png", in_order)
     print(f"written to {out}" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return bool(failed)
 

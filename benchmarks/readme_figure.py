@@ -59,7 +59,7 @@ def main() -> None:
     """Draw the figure for light and for dark pages."""
     folders = sorted(path for path in (HOME / "results").iterdir() if path.is_dir() and path.name not in OTHERS)
     rows = choose(make_report(folders).rows)
-    speeds = updates_per_second(results.read(HOME / "benchmarks"))
+    speeds = updates_per_second(results.read(HOME / "benchmarks").records)
     for name, theme in THEMES.items():
         print(f"written: {draw(IMAGES / name, rows, speeds, theme)}")
 

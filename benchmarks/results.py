@@ -1,8 +1,9 @@
-"""`results.json` and `results.md`: what the sections measured, with the machine and the versions."""
+"""`results.json` and `results.md`: what the sections measured, each with its machine and versions."""
 
 import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -39,56 +40,72 @@ def version(package: str) -> str:
         return "not installed"
 
 
-def read(folder: Path) -> list[Record]:
-    """Return the records of an earlier run, if there was one."""
+@dataclass(frozen=True)
+class Results:
+    """Records, and the machine and versions that each section was measured with."""
+
+    records: tuple[Record, ...] = ()
+    conditions: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def with_section(self, section: str, records: Sequence[Record]) -> "Results":
+        """Return the results with those of a section replaced by records that were measured just now."""
+        kept = (record for record in self.records if section_of(record) != section)
+        return Results((*kept, *records), self.conditions | {section: conditions()})
+
+
+def conditions() -> dict[str, Any]:
+    """Return what a section is measured with."""
+    versions = {package: version(package) for package in PACKAGES}
+    return {"cpu": machine.processor(), "cores": machine.cores(), "patience": patience(), "versions": versions}
+
+
+def read(folder: Path) -> Results:
+    """Return the results of earlier runs, if there were any."""
     path = folder / "results.json"
-    entries = json.loads(path.read_text())["results"] if path.exists() else []
-    return [Record.from_json(entry) for entry in entries]
-
-
-def merged(old: Sequence[Record], new: Sequence[Record], section: str) -> list[Record]:
-    """Return the old records with those of a section replaced."""
-    return [record for record in old if section_of(record) != section] + list(new)
+    if not path.exists():
+        return Results()
+    document = json.loads(path.read_text())
+    return Results(tuple(map(Record.from_json, document["results"])), document["conditions"])
 
 
 def section_of(record: Record) -> str:
     return record.name.partition("/")[0]
 
 
-def write(folder: Path, records: Sequence[Record]) -> None:
+def write(folder: Path, results: Results) -> None:
     """Write both files."""
-    peak = {record.name.partition("/")[2]: record.value for record in records if section_of(record) == "peak"}
-    facts = {
-        "versions": {package: version(package) for package in PACKAGES},
-        "cpu": machine.processor(),
-        "cores": machine.cores(),
-        "peak_gflops": peak,
-        "patience": patience(),
-    }
     folder.mkdir(parents=True, exist_ok=True)
-    document = facts | {"results": [record.to_json() for record in records]}
+    document = {"conditions": results.conditions, "results": [record.to_json() for record in results.records]}
     (folder / "results.json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    (folder / "results.md").write_text(page(facts, records))
+    (folder / "results.md").write_text(page(results))
 
 
-def page(facts: dict[str, Any], records: Sequence[Record]) -> str:
-    """Return `results.md`: the machine, the targets, and a table for each section."""
-    judged = [record for record in records if record.met is not None]
-    versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
-    peaks = ", ".join(f"{value:.0f} GFLOP/s on {name}" for name, value in facts["peak_gflops"].items())
-    hurry = "" if facts["patience"] == 1 else f" The last sections were measured with {PATIENCE}={facts['patience']:g}."
+def page(results: Results) -> str:
+    """Return `results.md`: the machines, the targets, and a table for each section."""
+    judged = [record for record in results.records if record.met is not None]
     parts = [
         INTRODUCTION,
-        f"CPU: {facts['cpu']}, {facts['cores']} cores; matrix multiplication: {peaks or 'not measured'}. {versions}."
-        f"{hurry}\n",
+        *machines(results),
         f"## Targets: {sum(bool(record.met) for record in judged)} of {len(judged)} met\n",
         "![Results over their targets](results.png)\n",
         table(judged),
     ]
-    for section in dict.fromkeys(map(section_of, records)):
+    for section in dict.fromkeys(map(section_of, results.records)):
         title = importlib.import_module(f"benchmarks.{section}").SECTION
-        parts += [f"## {title}\n", table([record for record in records if section_of(record) == section])]
+        parts += [f"## {title}\n", table([record for record in results.records if section_of(record) == section])]
     return "\n".join(parts)
+
+
+def machines(results: Results) -> Iterator[str]:
+    """Yield a paragraph for each machine and set of versions, with the sections that were measured there."""
+    groups = dict[str, list[str]]()
+    for section in dict.fromkeys(map(section_of, results.records)):
+        groups.setdefault(json.dumps(results.conditions[section]), []).append(section)
+    for key, sections in groups.items():
+        found = json.loads(key)
+        versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+        hurry = "" if found["patience"] == 1 else f", with {PATIENCE}={found['patience']:g}"
+        yield f"CPU of {', '.join(sections)}: {found['cpu']}, {found['cores']} cores{hurry}. {versions}.\n"
 
 
 def table(records: Sequence[Record]) -> str:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from benchmarks import __main__ as command
 from benchmarks import harness, peers, picture, results
 from benchmarks.harness import PATIENCE, Record, interleaved, median_interval, median_of, ratio
+from benchmarks.results import Results
 from smrl import machine
 
 
@@ -120,24 +121,37 @@ def test_ratios_are_taken_turn_by_turn() -> None:
 
 def test_a_section_replaces_only_its_own_records(tmp_path: Path) -> None:
     old = [Record("peak/1 core", 90.0, "GFLOP/s"), Record("updates/sac", 9.0, "ms"), Record("updates/td3", 9.0, "ms")]
-    results.write(tmp_path, old)
+    results.write(tmp_path, Results().with_section("peak", old[:1]).with_section("updates", old[1:]))
     new = [Record("updates/sac", 5.0, "ms", 4.0, 6.0, target=6.0, at_most=True)]
-    assert results.merged(results.read(tmp_path), new, "updates") == [old[0], *new]
+    assert results.read(tmp_path).with_section("updates", new).records == (old[0], *new)
+
+
+def test_every_section_keeps_the_machine_that_it_was_measured_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "processor", lambda: "an old CPU")
+    results.write(tmp_path, Results().with_section("peak", [Record("peak/1 core", 90.0, "GFLOP/s")]))
+    monkeypatch.setattr(machine, "processor", lambda: "a new CPU")
+    results.write(tmp_path, results.read(tmp_path).with_section("updates", [Record("updates/sac", 9.0, "ms")]))
+    cpus = {section: found["cpu"] for section, found in results.read(tmp_path).conditions.items()}
+    assert cpus == {"peak": "an old CPU", "updates": "a new CPU"}
+    page = (tmp_path / "results.md").read_text()
+    assert "CPU of peak: an old CPU" in page
+    assert "CPU of updates: a new CPU" in page
 
 
 def test_results_are_written(tmp_path: Path) -> None:
     records = [
-        Record("peak/1 core", 90.0, "GFLOP/s"),
         median_of("updates/sac: SBX", [1.1, 1.3, 1.2], "×", 1.35),
         Record("startup/smrl --help", 0.3, "s", target=0.5, at_most=True),
     ]
-    results.write(tmp_path / "new", records)
+    results.write(tmp_path / "new", Results().with_section("updates", records[:1]).with_section("startup", records[1:]))
     picture.draw(tmp_path / "results.png", records)
     document = json.loads((tmp_path / "new" / "results.json").read_text())
-    assert document["peak_gflops"] == {"1 core": 90.0}
-    assert document["versions"]["jax"]
-    assert {"name", "value", "unit", "target", "met"} <= document["results"][1].keys()
+    assert document["conditions"]["updates"]["versions"]["jax"]
+    assert {"name", "value", "unit", "target", "met"} <= document["results"][0].keys()
     page = (tmp_path / "new" / "results.md").read_text()
+    assert "CPU of updates, startup: " in page
     assert "1 of 2 met" in page
     assert "| updates/sac: SBX | 1.2 × | 1.1 … 1.3 | ≥ 1.35 | **no** |" in page
     assert "| startup/smrl --help | 0.3 s |  | ≤ 0.5 | yes |" in page
@@ -175,7 +189,7 @@ def test_picture_cuts_no_label_and_no_bar_squashes_the_rest(monkeypatch: pytest.
     """The committed results, drawn again: all names lie beside the axes and all texts within the picture."""
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **keywords: drawn.append(figure))
-    records = results.read(command.HOME)
+    records = results.read(command.HOME).records
     picture.draw(Path("results.png"), records)
     (figure,) = drawn
     (axes,) = figure.axes

@@ -34,7 +34,7 @@ def test_what_is_there_is_drawn(tmp_path: Path) -> None:
         ("B", [("10", 1), ("1", 1)]),
         ("A", [("10", 5)]),
     ]
-    speeds = updates_per_second(results.read(HOME / "benchmarks"))
+    speeds = updates_per_second(results.read(HOME / "benchmarks").records)
     assert next(iter(speeds)) == "smrl"
     assert len(speeds) == 5
     for name, theme in THEMES.items():

@@ -57,6 +57,8 @@ class Preset:
         require(are_rows, f"the rows of a preset are a tuple of smrl.Row, not {short_repr(self.rows)}.")
 
 
+MANY = 4  # settings of a preset that names of runs replace by its name
+UNNAMED = ("reuse", "steps", "eval_every", "eval_episodes")  # settings that are named beside the preset, or never
 GYM, BULLET = "{}-v*", "{}*Env-v0"  # patterns of the ids of robots in Gym MuJoCo and PyBullet
 
 
@@ -256,13 +258,24 @@ def resolve(algorithm: str, env: str, preset: str = "paper", **values: Any) -> "
     return make_settings(algorithm, env, **_row_values(rows, algorithm, env, values.get("real_time")) | values)
 
 
-def paper_values(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults of an algorithm with those of the preset ``paper`` for the task of these settings.
+def usual_values(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that names of runs leave out: the defaults of an algorithm, and the paper's for the task.
 
-    Runs are named by what differs from them. Nothing that the settings name is imported.
+    A run with all of the many settings of another preset is named by it: its values then count as usual, and its name
+    is the value ``preset``. Nothing that the settings name is imported.
     """
-    rows, env = PRESETS["paper"].rows, canonical(settings["env"])
-    return {**defaults, **_row_values(rows, settings["algorithm"], env, settings.get("real_time"))}
+    algorithm, env = settings["algorithm"], canonical(settings["env"])
+    mine = {**settings, **settings.get("hyper", {})}
+    usual = {**defaults, **_row_values(PRESETS["paper"].rows, algorithm, env, settings.get("real_time"))}
+    others = {name: _row_values(preset.rows, algorithm, env, None) for name, preset in PRESETS.items()}
+    named = {
+        name: {key: value for key, value in values.items() if key not in UNNAMED}
+        for name, values in others.items()
+        if name != "paper"
+    }
+    fitting = [name for name, values in named.items() if all(_is_same(mine.get(key), values[key]) for key in values)]
+    name = max(fitting, key=lambda name: len(named[name]), default="paper")
+    return {**usual, **named[name], "preset": name} if name != "paper" and len(named[name]) >= MANY else usual
 
 
 def known_values(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,7 +283,11 @@ def known_values(settings: Mapping[str, Any]) -> dict[str, Any]:
     from smrl.settings import Settings
 
     defaults = {field.name: field.default for field in fields(Settings) if field.default is not MISSING}
-    return paper_values(settings, {**defaults, **HYPERPARAMETERS.get(settings["algorithm"], {})})
+    return usual_values(settings, {**defaults, **HYPERPARAMETERS.get(settings["algorithm"], {})})
+
+
+def _is_same(stored: Any, value: Any) -> bool:
+    return bool(stored == (list(value) if isinstance(value, tuple) and isinstance(stored, list) else value))
 
 
 def _row_values(rows: Iterable[Row], algorithm: str, env: str, real_time: Any) -> dict[str, Any]:

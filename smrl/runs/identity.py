@@ -74,8 +74,9 @@ def digest(settings: Settings) -> str:
 def slug(settings: Settings, usual: Settings, word: str | None = None, attempt: int = 0) -> str:
     """Return a name for the folder: the algorithm, the reuse, what differs from the usual values, and the user's word.
 
-    The name of a later ``attempt``, because others are taken, ends in the digest, and so does one that would be too
-    long, of which settings are left out.
+    The usual values may be those of a preset, whose name is their value ``preset``. The name of a later ``attempt``,
+    because others are taken, ends in the digest, and so does one that would be too long, of which settings are left
+    out.
 
     >>> usual = {"tau": 0.005, "batch_size": 256, "hidden": (256, 256)}
     >>> slug({"algorithm": "sac", "reuse": "10", "tau": 0.01, "batch_size": 400, "hidden": (256, 256)}, usual, "test")
@@ -88,9 +89,8 @@ def slug(settings: Settings, usual: Settings, word: str | None = None, attempt: 
         reuse = reuse.replace(":", "until").replace(",", "then")
     elif reuse.partition(":")[0] in _CHOSEN:
         reuse = reuse.replace(":", "")
-    first, *parts = (
-        file_name(part, ".") for part in (f"{mine['algorithm']}-reuse{reuse}", *(_part(n, mine[n]) for n in names))
-    )
+    parts = [f"{mine['algorithm']}-reuse{reuse}", known.get("preset", ""), *(_part(name, mine[name]) for name in names)]
+    first, *parts = (file_name(part, ".") for part in parts if part)
     end = ["" if word is None else f"-{word}", "", f"-{attempt}" if attempt > 1 else ""]
     if attempt or len("-".join([first, *parts]) + end[0]) > LONGEST_NAME:
         end[1] = f"-{digest(settings)}"
@@ -123,7 +123,7 @@ def varying(several: Sequence[Settings]) -> list[str]:
 def label(settings: Settings, names: Sequence[str], usual: Settings | None = None) -> str:
     """Return a label for people: the algorithm, the reuse, and the settings of these names that are not as usual.
 
-    A setting that is not used is left out.
+    A setting that is not used is left out. The usual values may be those of a preset, as for `slug`.
 
     >>> mine = {"algorithm": "sac", "env": "Hopper-v4", "reuse": "10:300000,1", "tau": 0.01, "reset_every": None}
     >>> label(mine, ["env", "tau", "reset_every"]), label(mine, ["tau"], {"tau": 0.01})
@@ -131,6 +131,8 @@ def label(settings: Settings, names: Sequence[str], usual: Settings | None = Non
     """
     mine, known = flat(settings), flat(usual or {})
     parts = [algorithm_words(mine["algorithm"]), f"reuse {reuse_words(mine['reuse'])}"]
+    if names and "preset" in known:
+        parts.append(known["preset"])
     for name in (name for name in names if name in mine and name not in ALWAYS_SHOWN):
         value, plain = mine[name], short_name(name)
         if not (_is_usual(mine, known, name) or (not _is_used(name, value) and not _is_used(name, known.get(name)))):

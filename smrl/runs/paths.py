@@ -59,11 +59,11 @@ class RunDirectory:
     def of(cls, settings: "Settings[Any]", options: "RunOptions") -> "RunDirectory":
         """Return the folder of the run with these settings, or the one that it will have."""
         # Imported here because runs are read without what settings depend on.
-        from smrl.presets import paper_values
+        from smrl.presets import usual_values
         from smrl.settings import names
 
         mine, agent_steps = settings.to_json(), settings.steps // settings.action_repeat
-        usual = paper_values(mine, names(settings.algorithm, agent_steps))
+        usual = usual_values(mine, names(settings.algorithm, agent_steps))
         return cls(find(mine, _defaults(settings), options.runs, usual, options.name))
 
     @contextmanager

@@ -1,5 +1,6 @@
 """What the three presets mean for each algorithm, and the paper's studies."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from smrl.algorithms import registry
 from smrl.errors import SmrlError
 from smrl.paper.studies import STUDIES, runs
-from smrl.presets import PRESETS, Preset, Row, resolve
+from smrl.presets import PRESETS, Preset, Row, known_values, resolve
 from smrl.runs import identity
+from smrl.runs.paths import RunDirectory
+from smrl.settings import RunOptions
 from smrl.studies.sweep import sweep
 
 NAMES = ("ddpg", "td3", "sac", "darc", "tqc", "redq")
@@ -121,6 +124,31 @@ def test_the_study_of_utd_is_as_long_as_the_paper_s() -> None:
 def test_smr_plus_is_one_of_the_settings_that_were_compared(env: str) -> None:
     compared = {identity.canonical(one.to_json()) for one in runs(STUDIES["critics"], seeds=1)}
     assert identity.canonical(resolve("sac", env, "smr+").to_json()) in compared
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "preset", "changes", "name"),
+    [
+        ("sac", "paper", {}, "sac-reuse10"),
+        ("sac", "smr+", {}, "sac-reuse4-smr+"),
+        ("sac", "smr+", {"reuse": 10, "tau": 0.01}, "sac-reuse10-smr+-tau0.01"),
+        ("sac", "utd", {}, "sac-reuse1-fresh10"),
+        ("redq", "original", {}, "redq-reuse1-original"),
+        ("redq", "droq", {}, "redq-reuse1-droq"),
+    ],
+)
+def test_a_preset_of_many_settings_names_a_run(
+    algorithm: str, preset: str, changes: dict[str, Any], name: str, tmp_path: Path
+) -> None:
+    settings = resolve(algorithm, "Hopper-v4", preset, **changes)
+    assert RunDirectory.of(settings, RunOptions(runs=tmp_path)).path == tmp_path / "Hopper-v4" / name / "seed0"
+
+
+def test_a_preset_of_many_settings_labels_a_curve() -> None:
+    mine = resolve("sac", "Hopper-v4", "smr+", tau=0.01).to_json()
+    label = identity.label(mine, list(identity.identity(mine)), known_values(mine))
+    assert label == "SAC, reuse 4, smr+, tau 0.01"
+    assert identity.label(mine, [], known_values(mine)) == "SAC, reuse 4"
 
 
 def test_the_papers_ant_is_padded() -> None:

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks import __main__ as command
-from benchmarks import harness, peers, picture, results
+from benchmarks import critics, harness, peers, picture, results
 from benchmarks.harness import PATIENCE, Record, interleaved, median_interval, median_of, ratio
 from benchmarks.results import Results
 from smrl import machine
@@ -205,3 +205,16 @@ def test_picture_cuts_no_label_and_no_bar_squashes_the_rest(monkeypatch: pytest.
     low, high = sorted(ratios)[1], sorted(ratios)[-2]
     places = axes.transAxes.inverted().transform(axes.transData.transform([(low, 0), (high, 0)]))[:, 0]
     assert places[1] - places[0] > 0.5  # the others use the width of the axes
+
+
+@pytest.mark.slow
+def test_nothing_is_compiled_while_a_peer_with_a_policy_delay_is_timed(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("sbx", reason="SBX is not installed: smrl[peers] has it")
+    jax = pytest.importorskip("jax")
+    libraries = importlib.import_module("benchmarks.peers.libraries")
+    spec = critics.CRITICS["SAC"].spec
+    call = libraries.training("sbx", "crossq", spec, {}, steps=1, batch_size=8, reuse=10)
+    with jax.log_compiles(), caplog.at_level("WARNING", logger="jax"):
+        for _ in range(3):
+            call()
+    assert not [record.message for record in caplog.records if "Compiling" in record.message]

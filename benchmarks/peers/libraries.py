@@ -85,6 +85,8 @@ def training(
         for _ in range(steps):
             agent.train(gradient_steps=reuse, batch_size=batch_size)
 
+    for _ in range(getattr(agent, "policy_delay", 1)):  # SBX compiles again for every phase of the delay
+        call()
     return call
 
 

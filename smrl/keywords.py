@@ -59,6 +59,9 @@ class Keywords(TypedDict, total=False):
     """Keep 1 episode in 16 from training for 10,000 steps, to measure on; reuse auto does so by itself."""
     reset_every: int | None
     """Environment steps between two resets of the agent, which keep the replay memory; by default there are none."""
+    average_policy: float | None
+    """Act greedily (in evaluations and exports) with a running average of the policy's parameters, to which every
+    learning step adds the newest ones with this weight, such as 0.003; by default with the newest policy itself."""
     eval_every: int
     """Environment steps between two evaluations."""
     eval_episodes: int

@@ -20,6 +20,7 @@ from smrl.validation import (
     Names,
     NonNegative,
     Positive,
+    PositiveShare,
     Seed,
     Share,
     Size,
@@ -104,6 +105,9 @@ class Settings(Generic[Hyper]):
     """Keep 1 episode in 16 from training for 10,000 steps, to measure on; --reuse auto does so by itself."""
     reset_every: Count | None = None
     """Environment steps between two resets of the agent, which keep the replay memory; by default there are none."""
+    average_policy: PositiveShare | None = None
+    """Act greedily (in evaluations and exports) with a running average of the policy's parameters, to which every
+    learning step adds the newest ones with this weight, such as 0.003; by default with the newest policy itself."""
     eval_every: Count = 1_000
     """Environment steps between two evaluations."""
     eval_episodes: SizeOrZero = 10

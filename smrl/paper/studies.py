@@ -229,6 +229,7 @@ STUDIES = {
                 ("+ low temperature", "sac", NORMALISED | LOW_TEMPERATURE),
                 ("+ low temperature, reuse 10", "sac", NORMALISED | LOW_TEMPERATURE | {"reuse": 10}),
                 ("+ LayerNorm", "sac", LAYER_NORM),
+                ("+ LayerNorm, averaged policy", "sac", LAYER_NORM | {"average_policy": 0.003}),
                 ("+ LayerNorm, critics' learning rate 1e-4", "sac", LAYER_NORM | {"critic_learning_rate": 1e-4}),
                 ("+ LayerNorm, γ 0.995", "sac", LAYER_NORM | {"gamma": 0.995}),  # of SimBa and its successors
                 ("+ LayerNorm, 4 fresh batches", "sac", LAYER_NORM | {"reuse": 1, "fresh_batches": 4}),

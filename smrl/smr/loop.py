@@ -96,6 +96,7 @@ class AgentState(NamedTuple, Generic[State]):
     rule: Any  # the carry of the reuse rule
     batches: Array  # fresh batches drawn so far
     updates: Array  # updates made so far
+    average: Any = None  # of the policy's parameters over learning steps; None where it is not taken
 
 
 def initial_state(algorithm: Algorithm[State], rule: Rule, key: Key) -> AgentState[State]:

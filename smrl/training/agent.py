@@ -42,6 +42,12 @@ class ActingParams(NamedTuple):
 
     params: Any
     normaliser: Normaliser | None
+    average: Any = None  # of the parameters, where it is taken
+
+    @property
+    def greedy(self) -> Any:
+        """The parameters that act greedily."""
+        return self.params if self.average is None else self.average
 
 
 class ActingFunctions:
@@ -111,7 +117,11 @@ class Agent:
             return algorithm.explore(policy, obs, step // repeat, at(explore_key, step))
 
         def learn(state: Any, batches: Transition, step: Array, env_step: Array) -> tuple[AgentState[Any], Metrics]:
-            return learn_step(state, batches, step, env_step, at(learn_key, step))
+            new, metrics = learn_step(state, batches, step, env_step, at(learn_key, step))
+            if settings.average_policy is not None:
+                params = algorithm.policy_params(new.algorithm)
+                new = new._replace(average=averaged(state.average, params, settings.average_policy))
+            return new, metrics
 
         if isinstance(rule, ProbingRule):
             measure = prober(algorithm, rule, settings.fresh_batches, repeat)
@@ -123,7 +133,7 @@ class Agent:
 
         def reset(state: AgentState[Any], key: Key) -> AgentState[Any]:
             new = algorithm.reset(state.algorithm, key) if algorithm.reset else algorithm.init(key)
-            return state._replace(algorithm=new)
+            return self._begin_average(state._replace(algorithm=new))
 
         self._explore, self._exploit, self._reset = jax.jit(explore), self.functions.exploit, jax.jit(reset)
         self._learn = jax.jit(learn, donate_argnums=0)
@@ -140,7 +150,12 @@ class Agent:
 
     def _initial_state(self, key: Key) -> AgentState[Any]:
         # The targets are the arrays of the critics, and an array can be donated only once.
-        return jax.tree.map(jnp.copy, initial_state(self.algorithm, self._rule, key))
+        return jax.tree.map(jnp.copy, self._begin_average(initial_state(self.algorithm, self._rule, key)))
+
+    def _begin_average(self, state: AgentState[Any]) -> AgentState[Any]:
+        """Let the average be the present policy, if it is taken."""
+        is_taken = self.settings.average_policy is not None
+        return state._replace(average=self.algorithm.policy_params(state.algorithm) if is_taken else None)
 
     def start(self, networks: dict[str, np.ndarray] | None = None) -> None:
         """Begin with new networks, or with the networks, optimisers and statistics of another run."""
@@ -148,7 +163,7 @@ class Agent:
         self.state = self._initial_state(key(self.settings.seed, Purpose.INITIALISE))
         if networks is not None:
             found = from_arrays({"algorithm": self._template.algorithm}, networks)
-            self.state = self.state._replace(algorithm=found["algorithm"])
+            self.state = jax.tree.map(jnp.copy, self._begin_average(self.state._replace(algorithm=found["algorithm"])))
             if self.statistics:
                 self.statistics.start_from(networks)
 
@@ -171,9 +186,9 @@ class Agent:
         return to_arrays(self.state._asdict()) | (self.statistics.arrays() if self.statistics else {})
 
     def policy_arrays(self, policy: ActingParams | None = None) -> dict[str, np.ndarray]:
-        """Return the parameters of a policy, by default the present one, to save as the best; see `load_policy`."""
+        """Return what acts greedily, by default at present, to save as the best policy; see `load_policy`."""
         policy = policy or self._present()
-        return to_arrays({"best": policy.params}) | (policy.normaliser.arrays() if policy.normaliser else {})
+        return to_arrays({"best": policy.greedy}) | (policy.normaliser.arrays() if policy.normaliser else {})
 
     def copy_policy(self) -> ActingParams:
         """Return the present policy for another thread to act with, which learning never changes.
@@ -182,13 +197,15 @@ class Agent:
         arrays of the state are donated to the next update.
         """
         present = self._present()
-        copied = jax.device_put(jax.tree.map(np.array, present.params), jax.devices("cpu")[0])
-        return present._replace(params=copied)
+        networks = present.params, present.average
+        params, average = jax.device_put(jax.tree.map(np.array, networks), jax.devices("cpu")[0])
+        return present._replace(params=params, average=average)
 
     def loaded_policy(self) -> "LoadedPolicy":
         """Return the present policy with its critics, which learning never changes."""
-        state = jax.tree.map(jnp.copy, self.state.algorithm)
-        return LoadedPolicy(self.functions, self._present()._replace(params=self.algorithm.policy_params(state)), state)
+        state, average = jax.tree.map(jnp.copy, (self.state.algorithm, self.state.average))
+        acting = ActingParams(self.algorithm.policy_params(state), self._present().normaliser, average)
+        return LoadedPolicy(self.functions, acting, state)
 
     def reset(self, step: int) -> None:
         """Start again with new networks, or with what the algorithm resets; the replay memory is kept."""
@@ -203,7 +220,7 @@ class Agent:
     def exploit(self, obs: np.ndarray, policy: ActingParams | None = None) -> np.ndarray:
         """Choose greedy actions for (environments, *obs); see `copy_policy`."""
         policy = policy or self._present()
-        return np.asarray(self._exploit(policy.params, observed(obs, policy.normaliser)))
+        return np.asarray(self._exploit(policy.greedy, observed(obs, policy.normaliser)))
 
     def learn(self, replay: Replay | MixedReplay, moment: Moment) -> None:
         """Make all updates of one learning step, on batches drawn for it."""
@@ -267,7 +284,7 @@ class Agent:
 
     def _present(self) -> ActingParams:
         normaliser = self.statistics.normaliser if self.statistics else None
-        return ActingParams(self.algorithm.policy_params(self.state.algorithm), normaliser)
+        return ActingParams(self.algorithm.policy_params(self.state.algorithm), normaliser, self.state.average)
 
     def _read_metrics(self) -> None:
         """Add the buffered metrics to their sums, except NaN, which stands for a metric that was not computed."""
@@ -289,7 +306,7 @@ class LoadedPolicy:
 
     def act(self, obs: np.ndarray) -> np.ndarray:
         """Return the greedy actions."""
-        return np.asarray(self.functions.exploit(self.acting.params, self._observed(obs)))
+        return np.asarray(self.functions.exploit(self.acting.greedy, self._observed(obs)))
 
     def sample(self, obs: np.ndarray, agent_steps: int, seed: int) -> np.ndarray:
         """Return actions as training takes them after a number of agent steps."""
@@ -315,7 +332,7 @@ class LoadedPolicy:
                 "exported: give its Algorithm a function network(policy_params) that returns the layers of exploit; "
                 "see docs/extend.md."
             )
-        layers = network(jax.device_get(self.acting.params))
+        layers = network(jax.device_get(self.acting.greedy))
         return [Normalise(normaliser.mean, normaliser.scale, CLIP), *layers] if normaliser else layers
 
     def _observed(self, obs: np.ndarray) -> np.ndarray:
@@ -329,11 +346,22 @@ def load_policy(settings: Settings[Any], spec: Spec, arrays: dict[str, np.ndarra
     template = jax.eval_shape(algorithm.init, key(settings.seed, Purpose.INITIALISE))
     refuse_large_networks(template)
     normaliser = load_normaliser(settings, spec, arrays, best)
+    policy = jax.eval_shape(algorithm.policy_params, template)
     if best:
-        policy = from_arrays({"best": jax.eval_shape(algorithm.policy_params, template)}, arrays)["best"]
-        return LoadedPolicy(functions, ActingParams(policy, normaliser))
-    state = from_arrays({"algorithm": template}, arrays)["algorithm"]
-    return LoadedPolicy(functions, ActingParams(algorithm.policy_params(state), normaliser), state)
+        return LoadedPolicy(functions, ActingParams(from_arrays({"best": policy}, arrays)["best"], normaliser))
+    average = None if settings.average_policy is None else policy
+    found = from_arrays({"algorithm": template, "average": average}, arrays)
+    acting = ActingParams(algorithm.policy_params(found["algorithm"]), normaliser, found["average"])
+    return LoadedPolicy(functions, acting, found["algorithm"])
+
+
+def averaged(average: Any, params: Any, weight: float) -> Any:
+    """Return θ̄ ← θ̄ + w (θ − θ̄) for all parameters; counts and keys of a custom policy are the newest ones."""
+
+    def leaf(old: Array, new: Array) -> Array:
+        return old + weight * (new - old) if jnp.issubdtype(new.dtype, jnp.inexact) else new
+
+    return jax.tree.map(leaf, average, params)
 
 
 def to_arrays(tree: Any) -> dict[str, np.ndarray]:

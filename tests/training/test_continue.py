@@ -27,6 +27,7 @@ RUNS: dict[str, tuple[str, ...]] = {
         *("--fresh-batches", "2", "--reset-every", "120", "--layer-norm", "--dropout", "0.05", "--bias-every", "150"),
         *("--normalise-observations", "--normalise-rewards", "--weight-projection", "--initial-temperature", "0.01"),
         *("--target-entropy-factor", "-0.5", "--weight-decay", "0.01", "--weight-decay-form", "decoupled"),
+        *("--average-policy", "0.1"),
     ),
     "Hopper-v4": (
         *("td3", "Hopper-v4", "--reuse", "2", "--steps", "700", "--warmup", "200", "--capacity", "300"),

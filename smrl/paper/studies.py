@@ -212,6 +212,15 @@ STUDIES = {
         seeds=3,
         layout="scores",
     ),
+    "averaging": Study(
+        "not in the paper",
+        "evaluations of the newest policy and of its running average, on the same training",
+        tuple(
+            Runs("sac", (*HOPPER, *CHEETAH), SCORED | {"reuse": SMR_PLUS["reuse"]} | change, "smr+", label)
+            for label, change in (("newest policy", {"average_policy": None}), ("averaged policy", {}))
+        ),
+        seeds=3,
+    ),
     "critics": Study(
         "not in the paper",
         "critics that bear reuse 4: one addition to SAC after the other, other reuse, SimBa, XQC and TD3",

@@ -268,15 +268,13 @@ def usual_values(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> di
     algorithm, env = settings["algorithm"], canonical(settings["env"])
     mine = {**settings, **settings.get("hyper", {})}
     usual = {**defaults, **_row_values(PRESETS["paper"].rows, algorithm, env, settings.get("real_time"))}
-    others = {name: _row_values(preset.rows, algorithm, env, None) for name, preset in PRESETS.items()}
-    named = {
-        name: {key: value for key, value in values.items() if key not in UNNAMED}
-        for name, values in others.items()
-        if name != "paper"
-    }
-    fitting = [name for name, values in named.items() if all(_is_same(mine.get(key), values[key]) for key in values)]
-    name = max(fitting, key=lambda name: len(named[name]), default="paper")
-    return {**usual, **named[name], "preset": name} if name != "paper" and len(named[name]) >= MANY else usual
+    fitting: list[dict[str, Any]] = [{}]
+    for name in (name for name in PRESETS if name != "paper"):
+        values = _row_values(PRESETS[name].rows, algorithm, env, None)
+        named = {key: value for key, value in values.items() if key not in UNNAMED}
+        if len(named) >= MANY and all(_is_same(mine.get(key), value) for key, value in named.items()):
+            fitting.append({**named, "preset": name})
+    return {**usual, **max(fitting, key=len)}
 
 
 def known_values(settings: Mapping[str, Any]) -> dict[str, Any]:

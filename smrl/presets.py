@@ -274,7 +274,8 @@ def usual_values(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> di
         named = {key: value for key, value in values.items() if key not in UNNAMED}
         if len(named) >= MANY and all(_is_same(mine.get(key), value) for key, value in named.items()):
             fitting.append({**named, "preset": name})
-    return {**usual, **max(fitting, key=len)}
+    most = max(fitting, key=len)
+    return {**usual, **most}
 
 
 def known_values(settings: Mapping[str, Any]) -> dict[str, Any]:

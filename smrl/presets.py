@@ -96,7 +96,6 @@ SLOWER_NOISE = (  # tasks that the authors of DrQ-v2 call medium
 SMR_PLUS = {
     **{"reuse": 4, "layer_norm": True, "normalise_observations": True, "normalise_rewards": True},
     **{"initial_temperature": 0.01, "target_entropy_factor": -0.5, "log_std_min": -10.0},
-    "average_policy": 0.003,
 }
 ORIGINAL_REDQ = {
     "initialisation": "xavier",

@@ -71,6 +71,7 @@ LAYER_NORM = NORMALISED | LOW_TEMPERATURE | {"layer_norm": True}
 PROJECTED = {"weight_projection": True}
 WIDE = {"critic_hidden": (512, 512)}
 THREE_LAYERS = {"critic_hidden": (256, 256, 256)}
+AVERAGED = {"average_policy": 0.003}
 SIMBA = {"network": "simba", "critic_hidden": (128, 128), "actor_hidden": (128,)}
 GUESSED_TASKS = "tasks that smrl list --tasks marks as guessed"
 
@@ -204,10 +205,11 @@ STUDIES = {
     ),
     "scores": Study(
         "not in the paper",
-        "SAC with and without reuse, and smr+, at 50,000 and 100,000 steps, beside published systems",
+        "SAC with and without reuse, smr+, and smr+ with an averaged policy, beside published systems",
         (
             Runs("sac", FOUR, BOTH | SCORED),
             Runs("sac", FOUR, SCORED | {"reuse": SMR_PLUS["reuse"]}, "smr+", "SAC, smr+"),
+            Runs("sac", FOUR, SCORED | AVERAGED | {"reuse": SMR_PLUS["reuse"]}, "smr+", "SAC, smr+, averaged policy"),
         ),
         seeds=3,
         layout="scores",
@@ -217,7 +219,7 @@ STUDIES = {
         "evaluations of the newest policy and of its running average, on the same training",
         tuple(
             Runs("sac", (*HOPPER, *CHEETAH), SCORED | {"reuse": SMR_PLUS["reuse"]} | change, "smr+", label)
-            for label, change in (("newest policy", {"average_policy": None}), ("averaged policy", {}))
+            for label, change in (("newest policy", {}), ("averaged policy", AVERAGED))
         ),
         seeds=3,
     ),
@@ -238,7 +240,7 @@ STUDIES = {
                 ("+ low temperature", "sac", NORMALISED | LOW_TEMPERATURE),
                 ("+ low temperature, reuse 10", "sac", NORMALISED | LOW_TEMPERATURE | {"reuse": 10}),
                 ("+ LayerNorm", "sac", LAYER_NORM),
-                ("+ LayerNorm, averaged policy", "sac", LAYER_NORM | {"average_policy": 0.003}),
+                ("+ LayerNorm, averaged policy", "sac", LAYER_NORM | AVERAGED),
                 ("+ LayerNorm, critics' learning rate 1e-4", "sac", LAYER_NORM | {"critic_learning_rate": 1e-4}),
                 ("+ LayerNorm, γ 0.995", "sac", LAYER_NORM | {"gamma": 0.995}),  # of SimBa and its successors
                 ("+ LayerNorm, 4 fresh batches", "sac", LAYER_NORM | {"reuse": 1, "fresh_batches": 4}),

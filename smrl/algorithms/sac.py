@@ -2,8 +2,8 @@
 
 y = r + γ (1 − d) (min_i Q′_i(s′, a′) − α log π(a′|s′)),  a′ ~ π(s′)
 critics:      min Σ_i mean (Q_i(s, a) − y)²
-actor:        min mean (α log π(ã|s) − min_i Q_i(s, ã)),  ã ~ π(s)
-temperature:  min −α mean (log π(ã|s) + H̄),  α = exp(log α)
+actor:        min mean (α log π(ã|s) − min_i Q_i(s, ã)),  ã ~ π(s), every delay-th learning step
+temperature:  min −α mean (log π(ã|s) + H̄),  α = exp(log α), with the actor
 targets:      θ′ ← τ θ + (1 − τ) θ′, every target_interval-th learning step
 """
 
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from smrl.algorithms.common import SoftConfig, SoftState, require_vectors_and_continuous_actions, soft_actor_critic
 from smrl.nn.losses import bellman, squared_error
-from smrl.nn.optimiser import apply_gradient, polyak_update
+from smrl.nn.optimiser import TrainState, apply_gradient, polyak_update
 from smrl.types import Algorithm, Array, Key, Metrics, Params, Spec, Transition, UpdateContext
 from smrl.validation import Count
 
@@ -23,8 +23,15 @@ from smrl.validation import Count
 class SAC(SoftConfig):
     """Hyperparameters of SAC; the defaults are the paper's table."""
 
+    delay: Count = 1
+    """Learning steps between two updates of the actor and the temperature."""
     target_interval: Count = 1
     """Learning steps between two updates of the target critics; at such a step every reuse makes one."""
+
+
+def is_due(context: UpdateContext, every: int) -> Array | bool:
+    """Return whether this learning step is one of every so many; where all are, XLA compiles nothing for others."""
+    return every == 1 or context.step % every == 0
 
 
 def sac(config: SAC, spec: Spec) -> Algorithm[SoftState]:
@@ -58,18 +65,24 @@ def sac(config: SAC, spec: Spec) -> Algorithm[SoftState]:
             loss = (alpha * log_prob - q).mean()
             return loss, {"actor_loss": loss, "entropy": -log_prob.mean()}
 
-        new_actor, actor_metrics = apply_gradient(state.actor, actor_loss, config.optimiser("actor"))
+        def update_policy(actor: TrainState, log_alpha: TrainState) -> tuple[TrainState, TrainState, Metrics]:
+            new_actor, report = apply_gradient(actor, actor_loss, config.optimiser("actor"))
 
-        def temperature_loss(log_alpha: Params) -> tuple[Array, Metrics]:  # −α mean (log π(ã|s) + H̄)
-            return config.temperature_weight(log_alpha) * (actor_metrics["entropy"] - base.target_entropy), {}
+            def temperature_loss(log_alpha: Params) -> tuple[Array, Metrics]:  # −α mean (log π(ã|s) + H̄)
+                return config.temperature_weight(log_alpha) * (report["entropy"] - base.target_entropy), {}
 
-        new_log_alpha = state.log_alpha
-        if config.temperature == "auto":
-            new_log_alpha, _ = apply_gradient(state.log_alpha, temperature_loss, config.optimiser("temperature"))
+            if config.temperature == "auto":
+                log_alpha, _ = apply_gradient(log_alpha, temperature_loss, config.optimiser("temperature"))
+            return new_actor, log_alpha, report
 
-        is_due = config.target_interval == 1 or context.step % config.target_interval == 0
+        def keep_policy(actor: TrainState, log_alpha: TrainState) -> tuple[TrainState, TrainState, Metrics]:
+            return actor, log_alpha, dict.fromkeys(("actor_loss", "entropy"), jnp.full((), jnp.nan))
+
+        new_actor, new_log_alpha, actor_metrics = jax.lax.cond(
+            is_due(context, config.delay), update_policy, keep_policy, state.actor, state.log_alpha
+        )
         new_targets = jax.lax.cond(
-            is_due,
+            is_due(context, config.target_interval),
             lambda old, new: polyak_update(old, new, config.tau),  # θ′ ← τ θ + (1 − τ) θ′
             lambda old, new: old,
             *(state.target_critics, new_critics.params),

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from smrl import machine, runtime
 from smrl.errors import require
-from smrl.paper.studies import STUDIES, Study, labels, runs
+from smrl.paper.studies import STUDIES, Study, labels, runs, to_train
 from smrl.paper.study_results import bias_figure, study_tables
 from smrl.presets import resolve
 from smrl.report.figures import learning_curves
@@ -79,7 +79,7 @@ class Options:
 def run_study(name: str, options: Options, out: Console) -> Outcome | None:
     """Announce a study, run what is missing of it and show its results; return None if the user declines."""
     study = STUDIES[name]
-    several = runs(study, options.scale, options.seeds, options.tasks)
+    several = to_train(runs(study, options.scale, options.seeds, options.tasks))
     due = [one for one in several if _done(one, options.runs) < one.steps]
     _announce(study, out)
     if due:
@@ -116,9 +116,9 @@ def overview(options: Options) -> Table:
         table.add_row(name, place, title, UNKNOWN, "")
     for name, study in STUDIES.items():
         seeds = options.seeds or study.seeds
-        count, finished = len(runs(study, options.scale, 1)) * seeds, 0
+        count, finished = len(to_train(runs(study, options.scale, 1))) * seeds, 0
         if options.runs.exists():  # otherwise the runs of all seeds need not be named
-            several = runs(study, options.scale, seeds)
+            several = to_train(runs(study, options.scale, seeds))
             finished = sum(_done(one, options.runs) >= one.steps for one in several)
         table.add_row(name, study.shows, study.title, f"{finished} of {count}", study.ours)
     return table
@@ -150,7 +150,11 @@ def _show(name: str, options: Options, several: Sequence[Record], out: Console) 
     wanted = runs(study, options.scale, options.seeds, options.tasks)
     ends = {canonical(one.to_json()): one.steps for one in wanted}
     seeds = {one.seed for one in wanted}
-    paths = [one.path for one in several if one.seed in seeds and one.steps[0] <= ends.get(one.identity, 0)]
+    paths = [
+        one.path
+        for one in several
+        if one.seed in seeds and any(one.steps[0] <= ends.get(same.identity, 0) for same in one.variants())
+    ]
     require(bool(paths), f"{options.runs} holds no evaluated run of {name}; smrl reproduce {name} trains them.")
     report, known = make_report(paths, ends=ends), labels(study, options.scale)
     rows = [_labelled(row, known.get(row.curve.records[0].identity)) for row in report.rows]

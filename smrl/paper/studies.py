@@ -291,6 +291,12 @@ def runs(
     return distinct(scaled(one, scale) for one in found)
 
 
+def to_train(several: Sequence[Settings[Any]]) -> list[Settings[Any]]:
+    """Leave out runs that others record, too: those without an averaged policy beside the same runs with one."""
+    recorded = [dataclasses.replace(one, average_policy=None) for one in several if one.average_policy is not None]
+    return [one for one in several if one not in recorded]
+
+
 def labels(study: Study, scale: float = 1.0) -> dict[str, str]:
     """Return the labels of a study's runs by their identity (`smrl.runs.identity`), without those that have none."""
     return {

@@ -91,8 +91,9 @@ def make_report(
 ) -> Report:
     """Read all runs in these folders and compute their statistics; at least one run must be usable.
 
-    Steps to a return are counted for ``target``, by default for the published target of each environment. Evaluations
-    after the step that ``ends`` has for the run's identity are left out.
+    Steps to a return are counted for ``target``, by default for the published target of each environment. With
+    ``ends``, by identity, evaluations after that step are left out, and a run with an averaged policy that recorded
+    those of the newest policy, too, is reported as the run without averaging if ``ends`` has that.
     """
     found, excluded = _read_runs(folders, ends or {})
     if not found:
@@ -140,7 +141,7 @@ def _read_runs(folders: Iterable[Path], ends: Mapping[str, int]) -> tuple[list[R
         paths |= {path.resolve(): path for path in below}
     for path in paths.values():
         try:
-            runs.append(_read_run(path, ends))
+            runs += _read_run(path, ends)
         except SmrlError as error:
             problems.append(str(error))
     return runs, problems
@@ -161,17 +162,17 @@ def _without_repetitions(runs: Sequence[ReportedRun]) -> tuple[list[ReportedRun]
     return [run for run in runs if id(run) in first], messages
 
 
-def _read_run(path: Path, ends: Mapping[str, int]) -> ReportedRun:
+def _read_run(path: Path, ends: Mapping[str, int]) -> list[ReportedRun]:
+    """Read a run, or those of its variants that ``ends`` names."""
     config, record = RunDirectory(path).read_config(), read_run(path)
-    if record.identity in ends:
-        record = record.until(ends[record.identity])
+    records = [one.until(ends[one.identity]) for one in record.variants() if one.identity in ends] or [record]
+    machine = {"processor": config["cpu"], **{name: config[name] for name in ("threads", "backend", "git_commit")}}
     require(
-        bool(np.isfinite(record.returns).all()),
+        all(np.isfinite(one.returns).all() for one in records),
         f"{path / EVALUATIONS} holds a return that is no finite number; check the environment, or leave the run out.",
     )
-    machine = {"processor": config["cpu"], **{name: config[name] for name in ("threads", "backend", "git_commit")}}
-    hours, training = _hours(path / TRAINING, record), _training(path / TRAINING)
-    return ReportedRun(record, hours, training, config["versions"], machine)
+    training, versions = _training(path / TRAINING), config["versions"]
+    return [ReportedRun(one, _hours(path / TRAINING, one), training, versions, machine) for one in records]
 
 
 def _hours(file: Path, record: Record) -> NDArray[np.float64]:

@@ -39,6 +39,7 @@ _FIRST_VALUES = {
     "network": "mlp",
     "weight_decay_form": "l2",
     "initial_temperature": 1,
+    "delay": 1,
     "target_entropy_factor": -1,
 }
 _CHOSEN = {"auto": " up to ", "budget": " of "}  # rules that choose M, and the words before their limit

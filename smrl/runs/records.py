@@ -18,6 +18,7 @@ from smrl.runs.identity import canonical, flat
 from smrl.runs.paths import EVALUATIONS, RunDirectory, find_files
 
 MAX_DIGITS = 12  # of a step
+NEWEST = "newest"  # the column with mean returns of the newest policy, where evaluations are of its average
 Table = dict[str, NDArray[Any]]  # columns of equal length by name
 
 
@@ -102,6 +103,7 @@ class Record:
     steps: NDArray[np.int64]  # strictly increasing, at least one
     returns: NDArray[np.float64]
     episodes: int | None  # per evaluation, None if they differ; 0 where the returns are those of training episodes
+    newest: NDArray[np.float64] | None = None  # returns of the newest policy, where the others are of its average
 
     @property
     def env(self) -> str:
@@ -133,7 +135,15 @@ class Record:
     def until(self, step: int) -> "Record":
         """Truncate the record at a step, which must not be before its first evaluation."""
         kept, settings = self.steps <= step, self.settings | {"steps": min(step, self.budget)}
-        return replace(self, settings=settings, steps=self.steps[kept], returns=self.returns[kept])
+        newest = None if self.newest is None else self.newest[kept]
+        return replace(self, settings=settings, steps=self.steps[kept], returns=self.returns[kept], newest=newest)
+
+    def variants(self) -> list["Record"]:
+        """Return the record, and that of the same run without an averaged policy: averaging changes no training."""
+        if self.newest is None:
+            return [self]
+        plain = replace(self, settings=self.settings | {"average_policy": None}, returns=self.newest, newest=None)
+        return [self, plain]
 
 
 def read_run(path: Path) -> Record:
@@ -165,12 +175,14 @@ def _read(path: Path) -> Record | None:
         steps = np.array([int(row["step"]) for row in rows], np.int64)
         returns = np.array([float(row[name]) for row in rows], np.float64)
         counts = {int(row["episodes"]) for row in rows} if is_evaluated else {0}
+        has_newest = all(row.get(NEWEST) for row in rows)
+        newest = np.array([float(row[NEWEST]) for row in rows], np.float64) if has_newest else None
     except (csv.Error, KeyError, TypeError, ValueError, OverflowError):
         columns = "step, episodes and mean" if is_evaluated else f"step and {name}"
         raise Damaged(file, f"its columns {columns} must hold numbers") from None
     if (np.diff(steps) <= 0).any():
         raise Damaged(file, "its steps do not increase")
-    return Record(path, settings, steps, returns, counts.pop() if len(counts) == 1 else None)
+    return Record(path, settings, steps, returns, counts.pop() if len(counts) == 1 else None, newest)
 
 
 def read_table(path: Path) -> Table:

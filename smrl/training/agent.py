@@ -222,6 +222,10 @@ class Agent:
         policy = policy or self._present()
         return np.asarray(self._exploit(policy.greedy, observed(obs, policy.normaliser)))
 
+    def exploit_newest(self, obs: np.ndarray) -> np.ndarray:
+        """Choose greedy actions of the newest policy, also where its average acts."""
+        return self.exploit(obs, self._present()._replace(average=None))
+
     def learn(self, replay: Replay | MixedReplay, moment: Moment) -> None:
         """Make all updates of one learning step, on batches drawn for it."""
         self._compiling.join()

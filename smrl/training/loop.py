@@ -22,6 +22,7 @@ from smrl.plugins import UserCode, in_words
 from smrl.runs import checkpoint
 from smrl.runs.checkpoint import Saved, Writer
 from smrl.runs.paths import DATA, START, RunDirectory
+from smrl.runs.records import NEWEST
 from smrl.settings import RunOptions, Settings
 from smrl.smr.rules import Budget, rule_of
 from smrl.training.agent import Agent
@@ -116,7 +117,7 @@ class Trainer:
             self._keep_if_best(last.mean)
         self.losses: dict[str, float] = {}  # of the last row of training.csv that has any
         self.unrecorded: dict[str, float] = {}  # losses that are in no row yet
-        self.evaluated: tuple[int | None, Episodes | None] = (None, None)  # version of the networks, and its episodes
+        self.evaluated: tuple[int | None, list[Episodes]] = (None, [])  # version of the networks, and its episodes
         rule, recorded = rule_of(settings.reuse, settings.real_time), saved.facts.get("reuse") if saved else None
         self.budget = ReuseBudget(settings, rule, self.clock, recorded) if isinstance(rule, Budget) else None
         self.learning_seconds = 0.0  # measured for the budget only
@@ -244,7 +245,7 @@ class Trainer:
         """Evaluate and record; return why the run should stop now, if it should."""
         halt = self.signals.is_noted
         try:
-            episodes = self._play_evaluation(halt)
+            played = self._play_evaluation(halt)
             bias: dict[str, float] | None = {}
             if self.clock.is_due(self.step, self.settings.bias_every):
                 bias = self._bias(self.agent.state.algorithm, self.step, self.agent.statistics, halt)
@@ -253,10 +254,11 @@ class Trainer:
                 return self.signals.name
             failure = f"in the evaluation at step {self.step:,}: {fault}; {self._save_after_failure()}."
             raise SmrlError(failure) from fault
-        if episodes is None or bias is None:
+        if played is None or bias is None:
             return self.signals.name  # the evaluation is repeated when the run continues
-        self.evaluated = (self.agent.version, episodes)
-        values = self.recorder.evaluation(self.step, episodes.returns, bias)
+        self.evaluated = (self.agent.version, played)
+        newest = {NEWEST: float(played[1].returns.mean())} if len(played) > 1 else {}
+        values = self.recorder.evaluation(self.step, played[0].returns, newest | bias)
         self._keep_if_best(values["mean"])
         self._read_losses()
         if self.options.diagnostics and self.unrecorded:
@@ -269,12 +271,24 @@ class Trainer:
                 self._record_learning()  # after the callback, which may log
         return self._reached(values["mean"])
 
-    def _play_evaluation(self, halt: Callable[[], bool]) -> Episodes | None:
-        """Play the episodes of an evaluation, unless those before were of the same policy: they would be repeated."""
-        version, episodes = self.evaluated
+    def _play_evaluation(self, halt: Callable[[], bool]) -> list[Episodes] | None:
+        """Play the episodes of an evaluation, and of the newest policy where that is of its average.
+
+        Episodes before that were of the same policy are not repeated.
+        """
+        version, before = self.evaluated
         if version == self.agent.version and self.agent.statistics is None:
-            return episodes
-        return self._evaluator(self.agent.exploit, halt=halt)
+            return before
+        policies: list[Callable[[np.ndarray], np.ndarray]] = [self.agent.exploit]
+        if self.settings.average_policy is not None:
+            policies.append(self.agent.exploit_newest)
+        played = []
+        for policy in policies:
+            episodes = self._evaluator(policy, halt=halt)
+            if episodes is None:
+                return None
+            played.append(episodes)
+        return played
 
     @cached_property
     def _evaluator(self) -> Evaluator:

@@ -11,7 +11,7 @@ import numpy as np
 
 from smrl.errors import require, short_repr
 from smrl.runs.paths import RunDirectory
-from smrl.runs.records import CsvLog, lines_until
+from smrl.runs.records import NEWEST, CsvLog, lines_until
 from smrl.settings import Settings
 from smrl.statistics import sample_sd
 from smrl.training.loggers import Loggers
@@ -45,6 +45,7 @@ class Recorder:
         self.settings, self.directory, self.progress = settings, directory, progress
         columns: tuple[str, ...] = ("step", "episodes", "mean", "sd", "min", "max")
         columns += ("agent_steps",) if settings.action_repeat > 1 else ()
+        columns += (NEWEST,) if settings.average_policy is not None and not settings.real_time else ()
         columns += ("bias", "bias_sd") if settings.bias_every else ()
         self.evaluations = CsvLog(directory.evaluations, columns, continue_at=step)
         self.training: CsvLog | None = None  # opened when its columns are known
@@ -66,14 +67,14 @@ class Recorder:
             self.shown_at = time.monotonic()
             self.progress.advance(step)
 
-    def evaluation(self, step: int, returns: np.ndarray, bias: Mapping[str, float]) -> dict[str, float]:
-        """Record an evaluation and return its values; the sd is over episodes, NaN if there is only one."""
+    def evaluation(self, step: int, returns: np.ndarray, more: Mapping[str, float]) -> dict[str, float]:
+        """Record an evaluation and return its values, ``more`` among them; the sd of one episode is NaN."""
         values = {
             "mean": float(returns.mean()),
             "sd": float(sample_sd(returns)),
             "min": float(returns.min()),
             "max": float(returns.max()),
-            **bias,
+            **more,
         }
         repeat = self.settings.action_repeat
         agent_steps = {"agent_steps": step // repeat} if repeat > 1 else {}

@@ -2,11 +2,13 @@
 
 import dataclasses
 import shutil
+import statistics
 from pathlib import Path
 
 import pytest
 from commands import refused_here
 
+import smrl
 from smrl.cli.main import main
 from smrl.paper.studies import STUDIES, Runs, Study
 
@@ -17,6 +19,7 @@ SMALL = {
 PENDULUM = ("Pendulum-v1",)
 TINY = Study("Fig. 0", "a small study", (Runs("ddpg", PENDULUM, {"reuse": [1, 2], **SMALL}),), seeds=2)
 SHORTER = SMALL | {"reuse": 2, "steps": 40}
+MEAN = {"average_policy": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -82,6 +85,21 @@ def test_study_from_end_to_end(
     assert "other holds no evaluated run of tiny" in refused_here(
         capsys, "reproduce", "tiny", "--show", "--runs", "other"
     )
+
+
+def test_a_run_with_an_averaged_policy_shows_the_newest_one_too(
+    capsys: pytest.CaptureFixture[str], in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grids = (Runs("ddpg", PENDULUM, SMALL | change, label=name) for name, change in (("newest", {}), ("mean", MEAN)))
+    monkeypatch.setitem(STUDIES, "tiny", Study("text", "newest and averaged policies", tuple(grids), seeds=2))
+    main(["reproduce", "tiny", "--quiet"])
+    assert "2 runs, 0 of them finished already" in capsys.readouterr().out
+    (folder,) = Path("runs/Pendulum-v1").iterdir()
+    runs = [smrl.load(path).evaluations for path in sorted(folder.iterdir())]
+    table = Path("runs/reproduced/tiny.md").read_text()
+    for name, column in (("newest", "newest"), ("mean", "mean")):
+        mean, deviation = (f(run[column][-1] for run in runs) for f in (statistics.mean, statistics.stdev))
+        assert f"| {name} | 60 | {mean:,.0f} ± {deviation:,.0f} |" in table.replace("−", "-")
 
 
 def test_hyperparameters(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

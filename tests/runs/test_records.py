@@ -39,6 +39,21 @@ def test_identity_ignores_seed_and_steps(tmp_path: Path) -> None:
         assert (other.identity == record.identity) is same
 
 
+def test_a_run_with_an_averaged_policy_is_also_that_without(tmp_path: Path) -> None:
+    run = write_run(tmp_path, [(1000, -9.0), (2000, -8.0)])
+    (run / CONFIG).write_text(json.dumps(make_config(SETTINGS | {"average_policy": 0.1})))
+    lines = (run / EVALUATIONS).read_text().splitlines()
+    assert len(read_run(run).variants()) == 1, "from before the newest policy was evaluated, too"
+    (run / EVALUATIONS).write_text("\n".join([f"{lines[0]},newest", f"{lines[1]},", f"{lines[2]},-5.0", ""]))
+    assert len(read_run(run).variants()) == 1, "the first part of it is from before"
+    (run / EVALUATIONS).write_text("\n".join([f"{lines[0]},newest", f"{lines[1]},-7.0", f"{lines[2]},-5.0", ""]))
+    averaged, newest = read_run(run).variants()
+    assert (averaged.returns.tolist(), newest.returns.tolist()) == ([-9.0, -8.0], [-7.0, -5.0])
+    assert [one.until(1500).returns.tolist() for one in averaged.until(1500).variants()] == [[-9.0], [-7.0]]
+    (run / CONFIG).write_text(json.dumps(make_config(SETTINGS)))
+    assert newest.identity == read_run(run).identity != averaged.identity
+
+
 @pytest.mark.parametrize("tail", ["3000,10,-1", "3000,10,-100.0,1.0,-101.0,-99.0,200"])
 def test_incomplete_last_line_is_ignored(tmp_path: Path, tail: str) -> None:
     file = write_run(tmp_path, [(1000, -1200.0), (2000, -150.0)]) / EVALUATIONS

@@ -61,7 +61,10 @@ def test_it_changes_nothing_that_is_learned(tmp_path: Path) -> None:
     tables = [{name: run.training[name] for name in ("critic_loss", "actor_loss", "alpha")} for run in runs]
     for name, column in tables[0].items():
         np.testing.assert_array_equal(column, tables[1][name])
-    assert not np.array_equal(runs[0].evaluations["mean"], runs[1].evaluations["mean"])
+    plain, averaging = (run.evaluations for run in runs)
+    assert not np.array_equal(plain["mean"], averaging["mean"])
+    np.testing.assert_array_equal(averaging["newest"], plain["mean"])
+    assert "newest" not in plain
 
 
 def test_it_acts_greedily_and_the_newest_explores() -> None:

@@ -75,7 +75,7 @@ def test_an_untrained_policy_is_evaluated_once(tmp_path: Path, monkeypatch: pyte
     once = train(tmp_path / "once")
     assert Counted.seeds.most_common(3)[1][1] == 5, "at step 20 as at step 10, then after every change"
     assert Counted.seeds.most_common(3)[2][1] == 1
-    monkeypatch.setattr(loop.Trainer, "_play_evaluation", lambda self, halt: self._evaluator(self.agent.exploit))
+    monkeypatch.setattr(loop.Trainer, "_play_evaluation", lambda self, halt: [self._evaluator(self.agent.exploit)])
     always = train(tmp_path / "always")
     assert Counted.seeds.most_common(2)[1][1] == 6
     assert (once.path / "evaluations.csv").read_bytes() == (always.path / "evaluations.csv").read_bytes()

@@ -35,7 +35,7 @@ class Settings:
     tau: float = 0.005
     target_noise: float = 0.2
     noise_clip: float = 0.5
-    delay: int = 2
+    delay: int = 1
     target_entropy: float | None = None  # None: minus the number of action dimensions
 
 
@@ -245,12 +245,17 @@ def td3(state: State, batch: Batch, noise: list[Floats], step: int, settings: Se
 
 
 def sac(state: State, batch: Batch, noise: list[Floats], step: int, settings: Settings) -> tuple[State, Metrics]:
-    """Critics, actor under the new critics, temperature by the same log π, targets; α is that from before."""
+    """Critics, actor under the new critics, temperature by the same log π, targets; α is that from before.
+
+    The actor and the temperature only at every ``delay``-th learning step.
+    """
     log_alpha = state.log_alpha.values[0]
     alpha = float(np.exp(log_alpha))
     after = draw(forward(state.actor.values, batch.next_obs)[0], noise[0])
     value = smallest_q(state.target_critics, batch.next_obs, after.action) - alpha * after.log_prob
     state, metrics = step_critics(state, batch, value, settings.critic_learning_rate)
+    if step % settings.delay != 0:
+        return move_targets(state, settings.tau), metrics | {"actor_loss": np.nan, "entropy": np.nan, "alpha": alpha}
 
     critics = [critic.values for critic in state.critics]
     loss, gradient, log_prob = soft_actor_loss(state.actor.values, critics, batch.obs, noise[1], alpha)

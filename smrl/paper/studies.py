@@ -243,6 +243,8 @@ STUDIES = {
                 ("+ LayerNorm, averaged policy", "sac", LAYER_NORM | AVERAGED),
                 ("+ LayerNorm, critics' learning rate 1e-4", "sac", LAYER_NORM | {"critic_learning_rate": 1e-4}),
                 ("+ LayerNorm, γ 0.995", "sac", LAYER_NORM | {"gamma": 0.995}),  # of SimBa and its successors
+                ("+ LayerNorm, delay 4", "sac", LAYER_NORM | {"delay": 4}),  # a third less computation
+                ("+ LayerNorm, 3-step returns", "sac", LAYER_NORM | {"n_step": 3}),
                 ("+ LayerNorm, 4 fresh batches", "sac", LAYER_NORM | {"reuse": 1, "fresh_batches": 4}),
                 ("+ LayerNorm, 2 × 512", "sac", LAYER_NORM | WIDE),
                 ("+ LayerNorm, 2 × 512, reuse 2", "sac", LAYER_NORM | WIDE | {"reuse": 2}),

@@ -45,10 +45,11 @@ ENTROPY: dict[str, Any] = {"initial_temperature": 0.01, "target_entropy_factor":
 VARIANTS: dict[str, dict[str, Any]] = {  # an algorithm and what is switched on
     "sac, normalised": NORMALISED,
     "sac, simba": SIMBA | DECAYED | ENTROPY,
+    "sac, delayed": {"delay": 2},
     **{f"{name}, normalised": NORMALISED | DECAYED for name in ("ddpg", "td3", "darc", "tqc", "redq")},
     **{f"{name}, simba": SIMBA | {"weight_projection": True} for name in ("ddpg", "td3", "darc", "tqc", "redq")},
 }
-FAST_VARIANTS = ("sac, simba",)  # the others are left to `make test-slow`
+FAST_VARIANTS = ("sac, simba", "sac, delayed")  # the others are left to `make test-slow`
 
 FRESH_BATCHES = {"redq": 3}  # one where it is not said
 
@@ -57,6 +58,7 @@ OPTIMISER_STEPS: dict[str, dict[str, tuple[int, int]]] = {
     "ddpg": {"actor": (1, 1), "critics": (1, 1)},
     "td3": {"actor": (0, 1), "critics": (1, 1)},
     "sac": {"actor": (1, 1), "critics": (1, 1), "log_alpha": (1, 1)},
+    "sac, delayed": {"actor": (0, 1), "critics": (1, 1), "log_alpha": (0, 1)},
     "darc": {"actors": (1, 1), "critics": (1, 1)},
     "tqc": {"actor": (1, 1), "critics": (1, 1), "log_alpha": (1, 1)},
     "redq": {"actor": (1, 1), "critics": (3, 3), "log_alpha": (1, 1)},
@@ -257,7 +259,7 @@ def test_compiles_once(name: str) -> None:
 def test_counts_of_updates(name: str, step: int) -> None:
     times, before = 4, start(name)
     after, _ = learn(name, times, start(name), batches(name), step, jax.random.key(0))
-    for part, steps in OPTIMISER_STEPS[base_of(name)].items():
+    for part, steps in OPTIMISER_STEPS.get(name, OPTIMISER_STEPS[base_of(name)]).items():
         counts = optax.tree.get(getattr(after, part).optimiser, "count")
         assert (counts == times * steps[(step + 1) % 2]).all(), part
     targets = [part for part in before._fields if part.startswith("target_")]

@@ -34,8 +34,9 @@ SMALL, LARGE = vectors(5, 3), vectors(17, 6)
 HIDDEN = {"actor_hidden": (32, 24), "critic_hidden": (24, 32)}
 RATES = {"actor_learning_rate": 1e-3, "critic_learning_rate": 2e-3, "tau": 0.02}  # all unlike the defaults
 SMOOTHING = {"target_noise": 0.3, "noise_clip": 0.4}
-TEMPERATURE = {"temperature_learning_rate": 5e-3, "target_entropy": -1.5}
+TEMPERATURE = {"temperature_learning_rate": 5e-3, "target_entropy": -1.5, "delay": 2}
 UNUSUAL: dict[str, dict[str, float]] = {"ddpg": RATES, "td3": RATES | SMOOTHING, "sac": RATES | TEMPERATURE}
+USUAL: dict[str, dict[str, float]] = {"td3": {"delay": 2}}
 UPDATES = {"ddpg": reference.ddpg, "td3": reference.td3, "sac": reference.sac}
 
 
@@ -254,7 +255,7 @@ def subject_of(name: str, small: bool) -> Subject:
         options=unusual | HIDDEN if small else {},
         spec=SMALL if small else LARGE,
         size=64 if small else 256,
-        settings=reference.Settings(**unusual),  # type: ignore[arg-type]  # floats, all of them
+        settings=reference.Settings(**USUAL.get(name, {}) | unusual),  # type: ignore[arg-type]  # floats, all of them
         draws=lambda batch, _, key: {"noise": noise_of(name, batch, key)},
         update=UPDATES[name],
         nearest_branch=functools.partial(nearest_branch, name),
@@ -331,7 +332,7 @@ def compare_one_update(setup: Setup, now: UpdateContext) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("small", [True, False], ids=["small", "default"])
-@pytest.mark.parametrize(("name", "step"), [("ddpg", 7), ("td3", 7), ("td3", 8), ("sac", 7)])
+@pytest.mark.parametrize(("name", "step"), [("ddpg", 7), ("td3", 7), ("td3", 8), ("sac", 7), ("sac", 8)])
 def test_one_update_is_that_of_numpy(name: str, step: int, small: bool) -> None:
     assert_small(compare_one_update(cached_set_up(SUBJECTS[name, small]), context(step)))
 
@@ -398,7 +399,7 @@ def compare_reuses(setup: Setup, step: int, times: int, fresh_batches: int = 1) 
     return errors_of(subject, subject.in_numpy(setup.state), after.algorithm, metrics, (expected[0], expected[1]))
 
 
-@pytest.mark.parametrize(("name", "step"), [("td3", 7), ("td3", 8), ("sac", 7)])
+@pytest.mark.parametrize(("name", "step"), [("td3", 7), ("td3", 8), ("sac", 7), ("sac", 8)])
 def test_three_reuses_are_three_updates_of_numpy(name: str, step: int) -> None:
     errors = compare_reuses(cached_set_up(SUBJECTS[name, True]), step, times=3)
     assert_small(errors, limit=5.0)  # errors add up, and grow

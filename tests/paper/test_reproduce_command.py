@@ -90,7 +90,7 @@ def test_study_from_end_to_end(
 def test_a_run_with_an_averaged_policy_shows_the_newest_one_too(
     capsys: pytest.CaptureFixture[str], in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grids = (Runs("ddpg", PENDULUM, SMALL | change, label=name) for name, change in (("newest", {}), ("mean", MEAN)))
+    grids = (Runs("ddpg", PENDULUM, SHORTER | change, label=name) for name, change in (("newest", {}), ("mean", MEAN)))
     monkeypatch.setitem(STUDIES, "tiny", Study("text", "newest and averaged policies", tuple(grids), seeds=2))
     main(["reproduce", "tiny", "--quiet"])
     assert "2 runs, 0 of them finished already" in capsys.readouterr().out
@@ -99,7 +99,7 @@ def test_a_run_with_an_averaged_policy_shows_the_newest_one_too(
     table = Path("runs/reproduced/tiny.md").read_text()
     for name, column in (("newest", "newest"), ("mean", "mean")):
         mean, deviation = (f(run[column][-1] for run in runs) for f in (statistics.mean, statistics.stdev))
-        assert f"| {name} | 60 | {mean:,.0f} ± {deviation:,.0f} |" in table.replace("−", "-")
+        assert f"| {name} | 40 | {mean:,.0f} ± {deviation:,.0f} |" in table.replace("−", "-")
 
 
 def test_hyperparameters(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ class System:
 
     name: str
     scores: tuple[Interval, ...]  # at STEPS
+    seeds: int  # of the task with the fewest
     gflop: float  # per step of the environment
     hours: float = math.nan  # that 100,000 steps took
 
@@ -49,14 +50,20 @@ def score_table(rows: Sequence[ResultRow]) -> TextTable:
     """Make the table of all systems, best first: settings of ours that have runs on all tasks, and published ones."""
     systems = [*_ours(rows), *map(_published, costs())]
     cells = tuple(
-        (one.name, *(interval(*score) for score in one.scores), *map(number, (one.gflop, one.core_hours, one.hours)))
+        (
+            one.name,
+            *(interval(*score) for score in one.scores),
+            str(one.seeds),
+            *map(number, (one.gflop, one.core_hours, one.hours)),
+        )
         for one in sorted(systems, key=lambda one: -np.nan_to_num(one.scores[0].value))
     )
-    columns = ("system", "score at 100K", "score at 50K", "GFLOP per step", "core-hours", "hours")
+    columns = ("system", "score at 100K", "score at 50K", "seeds", "GFLOP per step", "core-hours", "hours")
     note = (
         "Score: mean over four tasks of the return over the best published one at that step; unknown where a published "
         "curve has no points near it. Brackets: 95 % interval over seeds; of published systems, from their standard "
-        f"deviations. Core-hours: computation of 100,000 steps at {SPEED} GFLOP/s. Hours: what they took on one core."
+        "deviations. Seeds: of the task with the fewest. Core-hours: computation of 100,000 steps at "
+        f"{SPEED} GFLOP/s. Hours: what they took on one core."
     )
     return TextTable("Scores per sample and per computation", columns, cells, note, ("system",))
 
@@ -65,15 +72,17 @@ def update_gflop(settings: Mapping[str, Any]) -> float:
     """Return the GFLOP of one update of SAC or TD3, of which matrix products are nearly all; NaN for others.
 
     A pass is forward, or for one gradient. Two critics at (s, a) have those of their weights and inputs, and there are
-    two targets at (s′, a′). In SAC both critics at (s, ã) have the gradient of the inputs. In TD3 only one has, and it
-    and the actor learn in every delay-th update.
+    two targets at (s′, a′). In every delay-th update the actor learns, too: from both critics at (s, ã) in SAC, which
+    have the gradient of the inputs, and from one in TD3.
     """
     if settings["algorithm"] == "sac":
-        outputs, actor_passes, critic_passes = 2 * ACTIONS, 4.0, 12.0
+        outputs, judges = 2 * ACTIONS, 2
     elif settings["algorithm"] == "td3":
-        outputs, actor_passes, critic_passes = ACTIONS, 1 + 3 / settings["delay"], 8 + 2 / settings["delay"]
+        outputs, judges = ACTIONS, 1
     else:
         return math.nan
+    share = 1 / settings.get("delay", 1)  # runs from before SAC had a delay do not name it
+    actor_passes, critic_passes = 1 + 3 * share, 8 + 2 * judges * share
     actor = _weights(settings, settings["actor_hidden"], OBSERVATIONS, outputs)
     critic = _weights(settings, settings["critic_hidden"], OBSERVATIONS + ACTIONS, 1)
     return 2 * settings["batch_size"] * (actor_passes * actor + critic_passes * critic) / 1e9
@@ -96,14 +105,13 @@ def _ours(rows: Sequence[ResultRow]) -> Iterator[System]:
         settings = chosen[0].curve.settings
         updates = int(settings["reuse"]) * settings["fresh_batches"] if settings["reuse"].isdecimal() else math.nan
         hours = float(np.mean([row.hours * STEPS[0] / row.step for row in chosen]))
-        yield System(
-            name, tuple(_score(chosen, at) for at in range(len(STEPS))), updates * update_gflop(settings), hours
-        )
+        seeds = min(len(row.returns) for row in chosen)
+        scores = tuple(_score(chosen, at, seeds) for at in range(len(STEPS)))
+        yield System(name, scores, seeds, updates * update_gflop(settings), hours)
 
 
-def _score(rows: Sequence[ResultRow], at: int) -> Interval:
-    """Return the score of runs on all tasks; of a task with more seeds than another, the first ones count."""
-    seeds = min(len(row.returns) for row in rows)
+def _score(rows: Sequence[ResultRow], at: int, seeds: int) -> Interval:
+    """Return the score of the first ``seeds`` runs of every task."""
     reached = [
         return_at(STEPS[at], row.curve.steps, row.curve.values)[:seeds] / BEST[row.curve.env][at] for row in rows
     ]
@@ -115,7 +123,10 @@ def _score(rows: Sequence[ResultRow], at: int) -> Interval:
 
 
 def _published(cost: Cost) -> System:
-    return System(cost.name, tuple(_published_score(cost.algorithm, at) for at in range(len(STEPS))), cost.gflop)
+    scores = tuple(_published_score(cost.algorithm, at) for at in range(len(STEPS)))
+    known = [found for env in BEST if (found := curve(cost.algorithm, env))]
+    seeds = min(int(return_at(STEPS[0], found.steps, found.seeds)) for found in known)
+    return System(cost.name, scores, seeds, cost.gflop)
 
 
 def _published_score(algorithm: str, at: int) -> Interval:

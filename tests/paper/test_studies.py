@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from smrl.errors import SmrlError
-from smrl.paper.studies import STUDIES, labels, runs, scaled
+from smrl.paper.studies import STUDIES, labels, runs, scaled, to_train
 from smrl.presets import resolve
 from smrl.training.estimate import Speed, run_seconds
 
@@ -28,6 +28,17 @@ from smrl.training.estimate import Speed, run_seconds
 )
 def test_number_of_runs(name: str, count: int) -> None:
     assert len(runs(STUDIES[name])) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "trained", "shown"), [("scores", 4 * 4 * 3, 4 * 6 * 3), ("averaging", 2 * 3, 2 * 2 * 3), ("pong", 10, 10)]
+)
+def test_one_run_serves_the_newest_policy_and_its_average(name: str, trained: int, shown: int) -> None:
+    several = runs(STUDIES[name])
+    assert (len(to_train(several)), len(several)) == (trained, shown)
+    assert {one.average_policy for one in to_train(several)} == {one.average_policy for one in several} - (
+        {None} if name == "averaging" else set()
+    )
 
 
 def test_all_studies_can_be_run_at_any_scale() -> None:

@@ -151,7 +151,7 @@ class Keywords(TypedDict, total=False):
     noise_clip: float
     """Bound of the noise on the target policy's actions. Only for td3, darc, drqv2."""
     delay: int
-    """Learning steps between two updates of the actor and the target networks. Only for td3, sac, xqc."""
+    """Learning steps between two updates of the actor, and in TD3 of the target networks. Only for td3, sac, xqc."""
     temperature: Literal["auto"] | float
     """Weight α of the entropy: a number, or auto to learn it. Only for sac, tqc, redq, xqc, sac_pixels."""
     initial_temperature: float

@@ -94,7 +94,7 @@ SLOWER_NOISE = (  # tasks that the authors of DrQ-v2 call medium
     *("quadruped-*", "reacher-*", "walker-run"),
 )
 SMR_PLUS = {
-    **{"reuse": 4, "layer_norm": True, "normalise_observations": True, "normalise_rewards": True},
+    **{"reuse": 4, "n_step": 2, "layer_norm": True, "normalise_observations": True, "normalise_rewards": True},
     **{"initial_temperature": 0.01, "target_entropy_factor": -0.5, "log_std_min": -10.0},
 }
 ORIGINAL_REDQ = {
@@ -189,7 +189,7 @@ PRESETS: dict[str, Preset] = {
         (Row("*", {"pad_observations": 84}, "Ant-v4"),),
     ),
     "smr+": Preset(
-        "reuse 4 with critics that bear it: LayerNorm, normalised observations and rewards, a low temperature",
+        "reuse 4 with critics that bear it: LayerNorm, 2-step returns, normalised observations and rewards, …",
         (Row("sac", SMR_PLUS),),
     ),
     "warm-up": Preset(

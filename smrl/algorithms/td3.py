@@ -34,7 +34,7 @@ class TD3(ActorCriticConfig):
     noise_clip: NonNegative = 0.5
     """Bound of the noise on the target policy's actions."""
     delay: Count = 2
-    """Learning steps between two updates of the actor and the target networks."""
+    """Learning steps between two updates of the actor, and in TD3 of the target networks."""
 
 
 def td3(config: TD3, spec: Spec) -> Algorithm[ActorCriticState]:

@@ -202,7 +202,7 @@ def test_a_pattern_may_be_any_name_of_a_task(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(
     "row",
-    [Row("*", {"nonsense": 1}), Row("sac", {"nonsense": 1}, "Ant-v4"), Row("*", {"env": "x"}), Row("*", {"delay": 3})],
+    [Row("*", {"nonsense": 1}), Row("sac", {"nonsense": 1}, "Ant-v4"), Row("*", {"env": "x"}), Row("*", {"nu": 0.1})],
 )
 def test_a_preset_with_an_unknown_setting_is_refused_on_every_task(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PRESETS, "mine", Preset("", (row,)))

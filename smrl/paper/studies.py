@@ -248,6 +248,7 @@ STUDIES = {
                     ("SAC, smr+, 2 × 512", FOUR, WIDE),
                     ("SAC, smr+, 2 × 512, averaged policy", FOUR, WIDE | AVERAGED),
                     ("SAC, smr+, 1-step returns", (*HOPPER, *CHEETAH), {"n_step": 1}),
+                    ("SAC, smr+, 1-step returns, averaged policy", WALKER, {"n_step": 1} | AVERAGED),
                 )
             ),
         ),

@@ -49,7 +49,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "an integer of 5,000 digits": ("sac", {"steps": 10**5000}, "steps must be .*, not an object of type int"),
     "too many evaluations": ("sac", {"steps": 10**6, "eval_every": 1}, "at most 50,000 evaluations, not 1,000,000"),
     "no such setting": ("sac", {"tauu": 0.1}, "has no setting 'tauu'; did you mean tau"),
-    "another algorithm's setting": ("sac", {"delay": 2}, "sac has no setting 'delay'"),
+    "another algorithm's setting": ("sac", {"nu": 0.1}, "sac has no setting 'nu'"),
 }
 
 

@@ -66,8 +66,8 @@ def sweep(
     algorithms have is set for those. ``seeds`` are given one by one or as their number, by default the preset's.
     Without ``reuse``, 1 and the preset's reuse ratio are compared.
 
-    >>> found = sweep(["sac", "td3"], "Hopper-v4", seeds=range(3), reuse=[1, 10], tau=[0.005, 0.01], delay=[2, 3])
-    >>> len(found)  # (2 reuse ratios × 2 tau + 2 × 2 × 2 delays of TD3) × 3 seeds
+    >>> found = sweep(["sac", "td3"], "Hopper-v4", seeds=3, reuse=[1, 10], tau=[0.005, 0.01], noise_clip=[0.2, 0.5])
+    >>> len(found)  # (2 reuse ratios × 2 tau + 2 × 2 × 2 bounds of noise of TD3) × 3 seeds
     36
     """
     chosen = [algorithms] if isinstance(algorithms, str) else list(algorithms)

@@ -341,7 +341,7 @@ def test_save_and_load_round_trip(name: str) -> None:
 
 
 def test_the_table_is_complete() -> None:
-    assert list(OPTIMISER_STEPS) == registry.names()
+    assert [name for name in OPTIMISER_STEPS if name not in VARIANTS] == registry.names()
 
 
 @every_algorithm
@@ -350,9 +350,10 @@ def test_metrics_are_the_same_everywhere(name: str) -> None:
     state = start(name)
     expected = {"critic_loss", "q"} | ({"entropy", "alpha"} if hasattr(state, "log_alpha") else set())
     expected |= {"actor_loss"} if "actor" in "".join(state._fields) else set()
+    of_the_actor = {"td3": {"actor_loss"}, "sac, delayed": {"actor_loss", "entropy"}, "xqc": {"actor_loss", "entropy"}}
     for step in (1, 2):
         state, report = learn(name, 4, state, batches(name), step, jax.random.key(0))
-        missing = {"td3": {"actor_loss"}, "xqc": {"actor_loss", "entropy"}}.get(name, set()) if step == 1 else set()
+        missing = of_the_actor.get(name, set()) if step == 1 else set()
         assert report.keys() == expected
         assert {metric for metric, value in report.items() if np.isnan(value)} == missing
 

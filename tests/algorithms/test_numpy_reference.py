@@ -34,8 +34,12 @@ SMALL, LARGE = vectors(5, 3), vectors(17, 6)
 HIDDEN = {"actor_hidden": (32, 24), "critic_hidden": (24, 32)}
 RATES = {"actor_learning_rate": 1e-3, "critic_learning_rate": 2e-3, "tau": 0.02}  # all unlike the defaults
 SMOOTHING = {"target_noise": 0.3, "noise_clip": 0.4}
-TEMPERATURE = {"temperature_learning_rate": 5e-3, "target_entropy": -1.5, "delay": 2}
-UNUSUAL: dict[str, dict[str, float]] = {"ddpg": RATES, "td3": RATES | SMOOTHING, "sac": RATES | TEMPERATURE}
+TEMPERATURE = {"temperature_learning_rate": 5e-3, "target_entropy": -1.5}
+UNUSUAL: dict[str, dict[str, float]] = {
+    "ddpg": RATES,
+    "td3": RATES | SMOOTHING,
+    "sac": RATES | TEMPERATURE | {"delay": 2},
+}
 USUAL: dict[str, dict[str, float]] = {"td3": {"delay": 2}}
 UPDATES = {"ddpg": reference.ddpg, "td3": reference.td3, "sac": reference.sac}
 

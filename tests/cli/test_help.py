@@ -118,7 +118,7 @@ def test_help_of_compare_shows_shared_defaults(
 ) -> None:
     flags = explained(helped(capsys, monkeypatch, "compare", "sac", "td3", "Hopper-v4"))
     assert flags["--tau FLOAT …"].endswith("(default: 0.005)")
-    assert flags["--delay INT …"].endswith("Only for td3. (default: 2)")
+    assert flags["--noise-clip FLOAT …"].endswith("Only for td3. (default: 0.5)")
     assert flags["--reuse M …"].endswith("(default: 1 and the preset's)")
     assert flags["--seeds INT"].startswith("Runs per combination")
     assert flags.keys() >= {"--layer-norm True|False …", "--steps INT …", "--target FLOAT", "--preset NAME …"}

@@ -29,12 +29,12 @@ def test_a_number_of_seeds_starts_at_0() -> None:
 
 
 def test_several_algorithms_and_settings_that_only_some_have() -> None:
-    found = sweep(("sac", "td3"), "Hopper-v4", reuse=10, delay=[2, 3], target_entropy=[-1, None], seeds=1)
-    assert [(one.algorithm, getattr(one.hyper, "delay", None)) for one in found] == [
+    found = sweep(("sac", "td3"), "Hopper-v4", reuse=10, noise_clip=[0.2, 0.3], target_entropy=[-1, None], seeds=1)
+    assert [(one.algorithm, getattr(one.hyper, "noise_clip", None)) for one in found] == [
         ("sac", None),
         ("sac", None),
-        ("td3", 2),
-        ("td3", 3),
+        ("td3", 0.2),
+        ("td3", 0.3),
     ]
     assert [one.hyper.target_entropy for one in found[:2]] == [-1, None]
 

@@ -73,6 +73,7 @@ WIDE = {"critic_hidden": (512, 512)}
 THREE_LAYERS = {"critic_hidden": (256, 256, 256)}
 TWO_STEPS, THREE_STEPS = {"n_step": 2}, {"n_step": 3}
 AVERAGED = {"average_policy": 0.003}
+FIVE_CRITICS = {"critics": 5, "fresh_batches": 1, "target_entropy": None}  # of REDQ, whose presets set the entropy
 SIMBA = {"network": "simba", "critic_hidden": (128, 128), "actor_hidden": (128,)}
 CRITICS: tuple[tuple[str, str, dict[str, Any]], ...] = (  # label, algorithm and settings
     ("SAC", "sac", {}),
@@ -86,6 +87,7 @@ CRITICS: tuple[tuple[str, str, dict[str, Any]], ...] = (  # label, algorithm and
     ("+ LayerNorm, γ 0.995", "sac", LAYER_NORM | {"gamma": 0.995}),  # of SimBa and its successors
     ("+ LayerNorm, delay 4", "sac", LAYER_NORM | {"delay": 4}),  # a third less computation
     ("+ LayerNorm, 2-step returns", "sac", LAYER_NORM | TWO_STEPS),
+    ("+ LayerNorm, 2-step returns, REDQ's 5 critics", "redq", LAYER_NORM | TWO_STEPS | FIVE_CRITICS),
     ("+ LayerNorm, 3-step returns", "sac", LAYER_NORM | THREE_STEPS),
     ("+ LayerNorm, 4 fresh batches", "sac", LAYER_NORM | {"reuse": 1, "fresh_batches": 4}),
     ("+ LayerNorm, 2 × 512", "sac", LAYER_NORM | WIDE),
@@ -104,6 +106,7 @@ ON_WALKER = (
     *("+ LayerNorm", "+ LayerNorm, averaged policy", "+ LayerNorm, delay 4"),
     *("+ LayerNorm, 2-step returns", "+ LayerNorm, 3-step returns"),
 )
+ON_ANT = ("+ LayerNorm, 2-step returns", "+ LayerNorm, 2-step returns, REDQ's 5 critics")
 GATE = {"eval_every": 5_000, "reuse": 4}
 GUESSED_TASKS = "tasks that smrl list --tasks marks as guessed"
 
@@ -257,16 +260,17 @@ STUDIES = {
     ),
     "critics": Study(
         "not in the paper",
-        "critics that bear reuse 4: one addition to SAC after the other, other reuse, SimBa, XQC and TD3",
+        "critics that bear reuse 4: one addition to SAC after the other, other reuse, SimBa, REDQ, XQC and TD3",
         (
             *(
                 Runs(algorithm, (*HOPPER, *CHEETAH), GATE | {"steps": 30_000} | change, label=label)
                 for label, algorithm, change in CRITICS
             ),
             *(
-                Runs(algorithm, WALKER, GATE | {"steps": 50_000} | change, label=label)
+                Runs(algorithm, task, GATE | {"steps": 50_000} | change, label=label)
+                for task, shown in ((WALKER, ON_WALKER), (ANT, ON_ANT))
                 for label, algorithm, change in CRITICS
-                if label in ON_WALKER
+                if label in shown
             ),
         ),
         seeds=2,

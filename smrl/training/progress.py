@@ -22,7 +22,8 @@ from smrl.output import unfailing
 LOGGER = logging.getLogger("smrl")
 Show = Callable[[int, str], None]  # level of logging, message
 REFRESH_SECONDS = 0.2
-SPEED_SECONDS = 10.0  # steps/s is the mean over this time
+SPEED_SECONDS = 10.0  # steps/s of a bar is the mean over this time
+BURST_SECONDS = 1.0  # steps/s of a line is the mean since the last one before these; two lines may arrive together
 FEW_STEPS = 10  # fewer between two lines mean that the run still compiles, so no time left is shown
 LINE_SECONDS, POLL_SECONDS = 9.5, 0.5  # without bars: between two lines of a run, and between two looks at it
 
@@ -121,7 +122,7 @@ class ShownProgress(Progress):
 
     def __init__(self, show: Show, bars: Bars | None, title: str, total: int) -> None:
         self._show, self._bars, self._title, self._total = show, bars, title, total
-        self._speed = Speed(SPEED_SECONDS if bars else 0)  # without bars, from one line to the next
+        self._speed = Speed(SPEED_SECONDS if bars else BURST_SECONDS)
         self._task = bars.add_task(title, total=total, value="–", speed="–") if bars else TaskID(0)
         self._step: int | None = None  # None before the run has begun
         self._last = (0, 0.0)  # step and time of the last line

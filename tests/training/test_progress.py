@@ -63,6 +63,19 @@ def test_a_line_shows_the_speed_since_the_previous_line(monkeypatch: pytest.Monk
     assert re.findall(r"[\d.]+ steps/s", text.getvalue()) == ["10 steps/s", "5.0 steps/s"]
 
 
+def test_lines_in_a_burst_show_the_speed_since_the_line_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two evaluations of another process may arrive together, however long the run took between them."""
+    text, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(showing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with Board(quiet=False, console=Console(file=text, soft_wrap=True)) as board:
+        progress = board.progress("run", 3_000)
+        progress.begin(0)
+        for step, seconds in ((250, 2.5), (500, 2.5003), (700, 10.5)):
+            now[0] = seconds
+            progress.evaluated(step, 1.0)
+    assert re.findall(r"[\d,.]+ steps/s", text.getvalue()) == ["100 steps/s", "200 steps/s", "25 steps/s"]
+
+
 def test_speed_includes_a_long_pause() -> None:
     """An evaluation of a minute is not left out, and never divides by nothing."""
     speed = Speed(seconds=10)

@@ -189,7 +189,7 @@ PRESETS: dict[str, Preset] = {
         (Row("*", {"pad_observations": 84}, "Ant-v4"),),
     ),
     "smr+": Preset(
-        "reuse 4 with critics that bear it: LayerNorm, 2-step returns, normalised observations and rewards, …",
+        "reuse 4 with LayerNorm, 2-step returns, normalised observations and rewards, and a low temperature",
         (Row("sac", SMR_PLUS),),
     ),
     "warm-up": Preset(
